@@ -65,22 +65,20 @@ class LinearModel:
 
     def __init__(self) -> None:
         self._most: list[float] = []
-        self._unit: list[int] = []
         self._whole: list[bool] = []
         self._row_least: list[float] = []
         self._row_most: list[float] = []
         self._entries: list[tuple[int, int, float]] = []
 
-    def variable(self, most: int, *, whole: bool = True, unit: int = 1) -> int:
-        """A variable from 0 to `most`; large ones are counted in a unit inside."""
-        self._most.append(most / unit)
-        self._unit.append(unit)
+    def variable(self, most: int, *, whole: bool = True) -> int:
+        """A variable from 0 to `most`."""
+        self._most.append(float(most))
         self._whole.append(whole)
         return len(self._most) - 1
 
     def most(self, variable: int) -> float:
         """The upper bound of a variable, as it was given."""
-        return self._most[variable] * self._unit[variable]
+        return self._most[variable]
 
     @property
     def size(self) -> int:
@@ -92,12 +90,11 @@ class LinearModel:
     ) -> None:
         """A sum of variables with weights between bounds; each variable stands there once."""
         number = len(self._row_least)
-        weights = [w * self._unit[v] for v, w in terms]
         # The largest weight is one, whatever is counted.
-        scale = max((abs(w) for w in weights), default=1.0) or 1.0
+        scale = max((abs(w) for _, w in terms), default=1.0) or 1.0
         self._row_least.append(least / scale)
         self._row_most.append(most / scale)
-        self._entries += [(number, v, w / scale) for (v, _), w in zip(terms, weights, strict=True)]
+        self._entries += [(number, v, w / scale) for v, w in terms]
 
     def mark(self) -> tuple[int, int, int]:
         """The present state, for `undo`."""
@@ -106,7 +103,7 @@ class LinearModel:
     def undo(self, mark: tuple[int, int, int]) -> None:
         """Forget all variables and rows since a mark."""
         variables, rows, entries = mark
-        for columns in (self._most, self._unit, self._whole):
+        for columns in (self._most, self._whole):
             del columns[variables:]
         for bounds in (self._row_least, self._row_most):
             del bounds[rows:]
@@ -146,7 +143,7 @@ class LinearModel:
         proto, _ = self._proto([(v, sign * w) for v, w in terms], measure, False, whole=True)
         bounds = proto.variables
         for v, value in fixed.items():
-            bounds.lower_bounds[v] = bounds.upper_bounds[v] = value / self._unit[v]
+            bounds.lower_bounds[v] = bounds.upper_bounds[v] = value
         parameters = mathopt.SolveParameters(
             time_limit=time_limit(seconds),
             node_limit=nodes,
@@ -189,15 +186,13 @@ class LinearModel:
 
     def _measure(self, terms: Terms[int]) -> int:
         """A number of which all weights of a goal are multiples."""
-        return math.gcd(*(w * self._unit[v] for v, w in terms)) or 1
+        return math.gcd(*(w for _, w in terms)) or 1
 
     def _read(self, result: result_pb2.SolveResultProto) -> Floats | None:
         best = _best(result)
         if best is None or best.primal_solution.feasibility_status != _FEASIBLE:
             return None
-        inside = _dense(best.primal_solution.variable_values, self.size)
-        values: Floats = inside * np.array(self._unit)
-        return values
+        return _dense(best.primal_solution.variable_values, self.size)
 
     # --- bounds ---------------------------------------------------------------
 
@@ -215,7 +210,7 @@ class LinearModel:
         sign = 1.0 if maximize else -1.0
         goal = np.zeros(self.size)
         for v, w in terms:
-            goal[v] += sign * w * self._unit[v] / measure
+            goal[v] += sign * w / measure
         prices = sign * prices
         least, most = np.array(self._row_least), np.array(self._row_most)
         prices[(prices > 0) & np.isinf(most)] = 0.0
@@ -245,7 +240,7 @@ class LinearModel:
         rows, columns, weights = rows[order], columns[order], weights[order]
         goal: dict[int, float] = {}
         for v, w in terms:
-            goal[v] = goal.get(v, 0.0) + w * self._unit[v] / measure
+            goal[v] = goal.get(v, 0.0) + w / measure
         variables = sorted(goal)
         proto = model_pb2.ModelProto(
             variables=model_pb2.VariablesProto(

@@ -20,7 +20,6 @@ are as large as a node, or that waiting gangs ask for too, get places like pods 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
@@ -346,8 +345,7 @@ class VictimModel(LinearModel):
             yield Admission(placed, [gang.index])
 
     def lesser(self, terms: Terms[int], most: int) -> int:
-        unit = math.gcd(most, *(w for _, w in terms)) or 1
-        variable = self.variable(most, whole=False, unit=unit)
+        variable = self.variable(most, whole=False)
         self.row([(variable, 1), *((v, -float(w)) for v, w in summed(terms))], most=0)
         return variable
 
