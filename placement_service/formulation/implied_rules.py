@@ -186,7 +186,7 @@ class _Serving:
         )
 
     def lasting_at(self, nodes: Bools) -> set[str]:
-        """The domains that some of these nodes go on to serve, whoever goes."""
+        """The domains that some of these nodes serve also when all listed pods have gone."""
         return {domain for row, domain in self._lasting.items() if nodes[row]}
 
     def without(self, alone: Collection[str]) -> KindColumn[Parts]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx
-from placement_service.formulation.rules.protocol import NO_CEILING, Ceiling, Rule, pad
+from placement_service.formulation.rules.protocol import Ceiling, Rule, pad, where_open
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,8 +31,7 @@ class Exclusion(Rule):
     def ceiling(
         self, pods: Ints, pod_class: ClassIdx, company: Iterable[ClassIdx]
     ) -> Ceiling | None:
-        able = self.open_domains(pods, pod_class)
-        return None if able is None else Ceiling(np.where(able, NO_CEILING, 0))
+        return where_open(self.open_domains(pods, pod_class))
 
     def widen(self, count: int) -> Self:
         return type(self)(self.level, pad(self.left, count), pad(self.right, count))

@@ -83,6 +83,11 @@ class Rule(ABC):
         return False
 
 
+def where_open(domains: Bools | None) -> Ceiling | None:
+    """Any number in domains that are open, none elsewhere; None where all are open."""
+    return None if domains is None else Ceiling(np.where(domains, NO_CEILING, 0))
+
+
 def pad(weights: NDArray[Any], count: int) -> NDArray[Any]:
     """Weights over more pod classes, zero for those that are new."""
     return np.concatenate([weights, np.zeros(count - len(weights), dtype=weights.dtype)])

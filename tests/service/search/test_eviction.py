@@ -14,16 +14,12 @@ from placement_service.entities.eviction import DisruptionBudget, EvictionKind
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     HOSTNAME,
-    Effect,
-    ExtrasPolicy,
     PackingScope,
     Pod,
     PodGang,
-    PodGroup,
     PodSet,
     Policy,
     Snapshot,
-    Taint,
     Tolerance,
 )
 from placement_service.entities.reservations import Reservation, ReservationOwner
@@ -45,7 +41,6 @@ from tests.service.evictions import (
     RECLAIM,
     REPACK,
     cluster,
-    opened,
     running,
     urgent,
 )
@@ -129,114 +124,6 @@ def test_a_queue_reclaims_what_is_guaranteed_to_it() -> None:
     result = answer(question, RECLAIM)
     assert [e.kind for e in result.evictions] == [EvictionKind.RECLAIM]
     assert len(result.bindings) == 1
-
-
-def halves(*gangs: PodGang) -> Snapshot:
-    nodes = (node("n0", used=4), node("n1", used=4))
-    return Snapshot(nodes, (*gangs, urgent(priority=0)))
-
-
-def test_one_move_joins_two_halves() -> None:
-    result = answer(halves(running("a", "n0"), running("b", "n1")), REPACK)
-    assert [e.kind for e in result.evictions] == [EvictionKind.MOVE]
-    assert result.evictions[0].to_node != result.evictions[0].node
-    assert len(result.bindings) == 1
-    assert result.solution.proven
-
-
-def young(gang: PodGang) -> PodGang:
-    return replace(gang, start=1000, minimum_run_time=600)
-
-
-def test_a_gang_that_has_not_run_long_enough_is_not_moved_whole() -> None:
-    """The two pods of the other are moved, though one pod of the young gang would do."""
-    question = halves(young(running("a", "n0")), running("b", "n1", "n1", gpus=2))
-    result = answer(replace(question, as_of=1500), REPACK)
-    assert result.evicted() == ["b", "b"]
-    assert result.solution.proven
-    assert answer(replace(question, as_of=1600), REPACK).evicted() == ["a"]
-
-
-def test_extras_of_a_gang_that_has_not_run_long_enough_are_moved() -> None:
-    nodes = (node("n0", used=8), node("n1", used=4))
-    elastic = young(running("a", "n0", "n0", "n1", minimum=2))
-    question = replace(Snapshot(nodes, (elastic, urgent(gpus=4))), as_of=1500)
-    assert not answer(question, REPACK).evictions
-    whole = replace(question, nodes=(*nodes, node("n2", used=4)), gangs=(elastic, urgent()))
-    result = answer(whole, REPACK)
-    assert result.evicted() == ["a"]
-    assert result.solution.proven
-    assert not answer(
-        replace(whole, gangs=(young(running("a", "n0", "n0", "n1")), urgent())), REPACK
-    ).evictions
-
-
-def test_what_is_fixed_stays() -> None:
-    fixed = replace(running("a", "n0"), not_preemptible=True)
-    result = answer(halves(fixed, running("b", "n1")), REPACK)
-    assert result.evicted() == ["b"]
-    assert result.solution.proven
-
-
-def test_a_gang_whose_minimum_moves_moves_whole() -> None:
-    """One of two pods would be enough, but the gang needs both to run."""
-    nodes = (node("n0", used=4), node("n1", used=4), node("n2", used=0))
-    pair = running("pair", "n0", "n1")
-    waiting = replace(gang("wide", pods=2, gpus=8), priority=0)
-    result = answer(Snapshot(nodes, (pair, waiting)), REPACK)
-    assert result.evicted() == ["pair", "pair"]
-    assert len(result.bindings) == 2
-
-
-def test_a_pod_that_waits_does_not_stand_in_for_one_that_would_have_to_move() -> None:
-    """The running pod fits nowhere else, the waiting one of its gang beside the other gang."""
-    old = running("old", "n0", gpus=8)
-    waits = PodGroup("more", 0, gang("more", pods=1, gpus=4).groups[0].pod_sets)
-    question = cluster(replace(old, groups=(*old.groups, waits)), urgent(gpus=4))
-    result = answer(question, REPACK)
-    assert not result.evictions
-    assert not result.bindings
-
-
-def test_a_gang_is_not_moved_whose_node_would_not_take_it_again() -> None:
-    """Its node has lost the label that it selects, or has a taint since."""
-    old = running("old", "n0", gpus=4)
-    [group] = old.groups
-    [pods] = group.pod_sets
-    picky = replace(pods, template=replace(pods.template, node_selector=(("model", "new"),)))
-    old_here = replace(old, groups=(replace(group, pod_sets=(picky,)),))
-    taint = Taint("gpu", "", Effect.NO_SCHEDULE)
-    free = node("n1", gpus=4)
-    for there, one in (
-        (node("n0", used=4), old_here),
-        (replace(node("n0", used=4), taints=(taint,)), old),
-    ):
-        question = Snapshot((there, free), (one, urgent()))
-        assert not opened(question, REPACK)
-        assert not answer(question, REPACK).evictions
-    assert opened(Snapshot((node("n0", used=4, model="new"), free), (old_here, urgent())), REPACK)
-
-
-def _with_extras(old: PodGang, pods: int) -> PodGang:
-    """The gang with a further group of which no pod has to run."""
-    more = PodGroup("more", 0, gang("more", pods=pods, gpus=8).groups[0].pod_sets)
-    return replace(old, groups=(*old.groups, more))
-
-
-def test_extras_of_a_gang_that_may_be_moved_come_after_higher_priorities() -> None:
-    """There is room for one pod, of a gang that waits or of one that could be moved."""
-    question = cluster(_with_extras(running("old", "n0", gpus=8), 1), urgent(), nodes=1)
-    question = replace(question, nodes=(*question.nodes, node("n1")))
-    result = answer(question, replace(REPACK, extras=ExtrasPolicy.WITH_PRIORITY))
-    assert [b.pod.rpartition("/")[2] for b in result.bindings] == ["urgent-0"]
-
-
-def test_extras_of_a_gang_whose_minimum_must_run_come_after_higher_priorities() -> None:
-    young = replace(running("young", "n0", gpus=8), start=1000, minimum_run_time=600)
-    question = cluster(_with_extras(young, 1), urgent(), nodes=1)
-    question = replace(question, nodes=(*question.nodes, node("n1")), as_of=1100)
-    result = answer(question, replace(PREEMPT, extras=ExtrasPolicy.WITH_PRIORITY))
-    assert [b.pod.rpartition("/")[2] for b in result.bindings] == ["urgent-0"]
 
 
 @pytest.mark.parametrize(("policy", "evicted"), [(PREEMPT, ["old"]), (REPACK, [])])
