@@ -49,12 +49,17 @@ def assign(mine: BlockProblem) -> bool:
 
 
 def _take_most(mine: BlockProblem, guess: BlockGuess) -> None:
-    """Take a plan without the gangs that have no block in the best guess, beside which these are
-    placed as well as they can be: others find there what they improve.
+    """Take a plan without the gangs that have no block in the best guess, or whose small pods find
+    no room there. These are placed as well as they can be: others find there what they improve.
     """
-    filled = guess.nearly and GuessFilling(mine, guess.nearly, guess.fitting).filled()
-    if filled:
-        mine.take(filled)
+    if guess.nearly is None:
+        return
+    for beside_small in (True, False):
+        filling = GuessFilling(mine, guess.nearly, guess.fitting, beside_small=beside_small)
+        filled = filling.filled()
+        if filled is not None:
+            mine.take(filled)
+            return
 
 
 def _first(state: State, guess: BlockGuess) -> Guess | None:

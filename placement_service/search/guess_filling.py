@@ -29,8 +29,17 @@ class _Rest(NamedTuple):
 class GuessFilling:
     """Writes one guess; blocks are places in `Blocks.order`."""
 
-    def __init__(self, mine: BlockProblem, guess: Guess, fitting: RackFitting) -> None:
+    def __init__(
+        self,
+        mine: BlockProblem,
+        guess: Guess,
+        fitting: RackFitting,
+        *,
+        beside_small: bool = True,
+    ) -> None:
+        """With `beside_small` what names no block leaves small pods of a block their room."""
         self.mine, self.guess, self._fitting = mine, guess, fitting
+        self._limited = beside_small
         self._parts = [self._parts_in(b) for b in range(len(mine.blocks.order))]
         self._small = [self._small_room(b) for b in range(len(mine.blocks.order))]
         self._contents: list[RackContent] = []
@@ -92,7 +101,9 @@ class GuessFilling:
             return True
         contents = self._contents
         for b in sorted(range(len(contents)), key=lambda b: -contents[b].room_for(kind)):
-            n = min(times, contents[b].room_for(kind) // kind.size, self._beside_small(kind, b))
+            n = min(times, contents[b].room_for(kind) // kind.size)
+            if self._limited:
+                n = min(n, self._beside_small(kind, b))
             if kind.size > 1:
                 n = self._in_racks(contents[b], kind, n)
             elif n > 0:

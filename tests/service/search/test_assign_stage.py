@@ -101,6 +101,18 @@ def test_where_some_gangs_find_no_block_there_is_a_plan_with_the_others() -> Non
     assert lacking < 0.5 * (state.bounds[0] - before)
 
 
+def test_where_small_pods_of_a_block_find_no_room_there_is_a_plan_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a large cluster no model of all blocks does the rest."""
+    monkeypatch.setattr(GuessFilling, "_beside_small", lambda *_: 0)
+    state = counted(Instance("mix", {"load": 1.3}, 1).snapshot(), replace(DEFAULTS, block_nodes=0))
+    before = state.worth
+    assert not assign_blocks(state)
+    assert state.worth.rank > before.rank
+    assert state.worth.values[-2] < before.values[-2]
+
+
 def test_a_gang_that_needs_one_block_is_never_torn() -> None:
     scenario = Scenario("b1/r1: a1=8 a2=8 | b2/r2: c1=8 c2=8")
     scenario = scenario.gang("must", Group("pod", pods=2, gpus=8), pack="block")
