@@ -17,7 +17,7 @@ from placement_service.explain.capacity_reasons import Shortfalls
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.rules.reservations import Ownership
+from placement_service.formulation.rules.reservation_owners import Ownership
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 

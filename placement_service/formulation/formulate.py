@@ -26,7 +26,7 @@ from placement_service.formulation.prepare import prepare
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
-from placement_service.formulation.rules.reservations import Ownership
+from placement_service.formulation.rules.reservation_owners import Ownership
 
 #: From here on the exact number does not matter; sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40

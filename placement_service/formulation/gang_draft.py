@@ -27,7 +27,7 @@ from placement_service.formulation.problem import (
     Member,
     UnitsOnNode,
 )
-from placement_service.formulation.rules.reservations import Ownership
+from placement_service.formulation.rules.reservation_owners import Ownership
 
 
 class _DemandDraft(NamedTuple):

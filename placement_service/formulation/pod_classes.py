@@ -225,7 +225,7 @@ class PodClasses:
             total_request = pods.astype(object) @ request[members].astype(object)
             rows.append(np.minimum(total_request, UNLIMITED + 1).astype(np.int64)[None, :])
             open_to.append(np.all(eligible[members], axis=0)[None, :])
-            special = np.append(special, False)
+            special = np.append(special, special[members].any())
             total: dict[str, int] = {}
             for s, k in content:
                 for r, v in requests[s].items():
@@ -246,7 +246,7 @@ class PodClasses:
             np.stack(free).T if free else np.zeros((len(nodes), 0), dtype=np.int64),
             np.concatenate(rows),
             np.concatenate(open_to) if len(open_to) > 1 else eligible,
-            tuple(rule.widen(len(requests)) for rule in draft.rules),
+            tuple(rule.widen(tuple(self._bundles)) for rule in draft.rules),
             special,
             bundle_of,
             (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -11,7 +11,7 @@ import numpy as np
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.rules.draft import RuleDraft
-from placement_service.formulation.rules.protocol import NO_CEILING, Ceiling, Rule, pad
+from placement_service.formulation.rules.protocol import NO_CEILING, Bundle, Ceiling, Rule, pad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,12 +62,12 @@ class Affinity(Rule):
     def shares_one_domain(self, pods: Ints, pod_class: ClassIdx) -> bool:
         return bool(self.carriers[pod_class]) and not (self.running.any() or pods[:2].any())
 
-    def widen(self, count: int) -> Self:
+    def widen(self, bundles: Sequence[Bundle]) -> Self:
         return type(self)(
             self.level,
-            pad(self.carriers, count),
-            pad(self.anchors, count),
-            pad(self.self_matching, count),
+            pad(self.carriers, bundles),
+            pad(self.anchors, bundles),
+            pad(self.self_matching, bundles),
             self.running,
         )
 

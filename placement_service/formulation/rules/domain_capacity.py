@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx
-from placement_service.formulation.rules.protocol import NO_CEILING, Ceiling, Rule, pad
+from placement_service.formulation.rules.protocol import NO_CEILING, Bundle, Ceiling, Rule, pad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,5 +35,5 @@ class DomainCapacity(Rule):
         left = np.maximum(0, self.capacity - pods[0]) // self.weight[pod_class]
         return Ceiling(np.append(left, NO_CEILING))
 
-    def widen(self, count: int) -> Self:
-        return type(self)(self.level, pad(self.weight, count), self.capacity)
+    def widen(self, bundles: Sequence[Bundle]) -> Self:
+        return type(self)(self.level, pad(self.weight, bundles), self.capacity)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx
-from placement_service.formulation.rules.protocol import Ceiling, Rule, pad, where_open
+from placement_service.formulation.rules.protocol import Bundle, Ceiling, Rule, pad, where_open
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,5 +33,5 @@ class Exclusion(Rule):
     ) -> Ceiling | None:
         return where_open(self.open_domains(pods, pod_class))
 
-    def widen(self, count: int) -> Self:
-        return type(self)(self.level, pad(self.left, count), pad(self.right, count))
+    def widen(self, bundles: Sequence[Bundle]) -> Self:
+        return type(self)(self.level, pad(self.left, bundles), pad(self.right, bundles))

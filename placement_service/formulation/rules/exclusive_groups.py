@@ -16,7 +16,7 @@ import numpy as np
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, LevelIdx
 from placement_service.formulation.rules.exclusion import Exclusion
-from placement_service.formulation.rules.protocol import Ceiling, Rule, pad, where_open
+from placement_service.formulation.rules.protocol import Bundle, Ceiling, Rule, pad, where_open
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,8 +40,8 @@ class ExclusiveGroups(Rule):
     ) -> Ceiling | None:
         return where_open(self.open_domains(pods, pod_class))
 
-    def widen(self, count: int) -> Self:
-        return type(self)(self.level, pad(self.group, count))
+    def widen(self, bundles: Sequence[Bundle]) -> Self:
+        return type(self)(self.level, pad(self.group, bundles))
 
 
 def merged(exclusions: Sequence[Exclusion]) -> list[Rule]:

@@ -12,7 +12,7 @@ sort of rule it is; what a rule posts to CP-SAT stands under its name in `cp_sat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, LevelIdx
+
+#: The pods behind one unit of a class: classes, and how many of each.
+Bundle = Sequence[tuple[ClassIdx, int]]
 
 #: As good as no ceiling, but small enough to be added up.
 NO_CEILING = np.int64(1 << 40)
@@ -54,8 +57,8 @@ class Rule(ABC):
         """Where one more pod of the class may go [D + 1], last nodes in no domain; None: all."""
 
     @abstractmethod
-    def widen(self, count: int) -> Self:
-        """The same rule over more pod classes, none of which it concerns."""
+    def widen(self, bundles: Sequence[Bundle]) -> Self:
+        """The same rule over more pod classes, a unit of which is several pods."""
 
     def holds(self, pods: Ints) -> bool:
         """Whether the rule holds, as far as `open_domains` has not seen to it."""
@@ -88,6 +91,14 @@ def where_open(domains: Bools | None) -> Ceiling | None:
     return None if domains is None else Ceiling(np.where(domains, NO_CEILING, 0))
 
 
-def pad(weights: NDArray[Any], count: int) -> NDArray[Any]:
-    """Weights over more pod classes, zero for those that are new."""
-    return np.concatenate([weights, np.zeros(count - len(weights), dtype=weights.dtype)])
+def pad(weights: NDArray[Any], bundles: Sequence[Bundle]) -> NDArray[Any]:
+    """Weights over more pod classes, zero for those that are new: rules with these weights concern
+    no pod of a bundle.
+    """
+    return np.concatenate([weights, np.zeros(len(bundles), dtype=weights.dtype)])
+
+
+def total(weights: Ints, bundles: Sequence[Bundle]) -> Ints:
+    """Weights over more pod classes: a bundle weighs what its pods do."""
+    more = [sum(int(weights[s]) * pods for s, pods in bundle) for bundle in bundles]
+    return np.concatenate([weights, np.array(more, dtype=np.int64)])

@@ -10,12 +10,14 @@ The second is the resource itself; the first is a column that owners take nothin
 several reservations on a node the first holds for each set of them and the pods that own
 none of these. Reservations that no pod may use are taken off what is free.
 
-Where owners cannot take all of a reservation (a restricted one holds 5 GPUs for pods of 2;
-an allocate-once one leaves something over) the rest is subtracted as well. That is exact for the
-usual reservations. Where it leaves less room than there is, `is_exact` is false, and nothing is
-proven of the problem.
+Where owners cannot take all of a reservation (a restricted one holds 5 GPUs for pods of 2) the
+rest is subtracted as well. That is exact for the usual reservations. Where it leaves less room than
+there is, `is_exact` is false, and nothing is proven of the problem.
 
-    formulation   `owned` tells pod classes apart, `formulate` makes columns
+What the one pod of an allocate-once reservation leaves over is free once that pod is there: that is
+a rule of the node (`left_over`), and in columns the reservation holds what its user takes at least.
+
+    formulation   `reservation_owners` tells pod classes apart, `formulate` makes columns
     heuristic, bounds, cp_sat     know columns only
     naming        `entities.reservation_users` says which pod uses which reservation
     explanation   `explain.reservation_reasons`
@@ -24,17 +26,18 @@ proven of the problem.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
 import numpy as np
 
-from placement_service.entities.request import Node, PodGang, PodSet, Snapshot
-from placement_service.entities.reservations import Reservation, ReservationOwner
-from placement_service.entities.solution import Assignment
+from placement_service.entities.request import Node, Snapshot
+from placement_service.entities.reservations import Reservation
 from placement_service.formulation.arrays import UNLIMITED, Ints
 from placement_service.formulation.rules.draft import Column, RuleDraft
+from placement_service.formulation.rules.left_over import Group, LeftOvers, Room
+from placement_service.formulation.rules.reservation_owners import names_pods, users_that_run
 
 #: Reservations of one node that are told apart; further ones are held for nobody.
 MOST_ON_A_NODE = 4
@@ -46,73 +49,6 @@ MOST_COLUMNS = 400
 MOST_TAKING_BACK = 4
 
 Classes = frozenset[int]
-
-
-class Ownership:
-    """Which reservations the pods of a set may use, as indices into the snapshot's."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        homes: Iterable[Assignment] = (),
-        users: Mapping[str, str] | None = None,
-    ) -> None:
-        """`users` are the reservations that pods at home use, by the names of the pods."""
-        self._reservations = snapshot.reservations
-        # Pods that run use what they used before, and no reservation for where they may go.
-        running = [
-            snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].pods[0].name
-            for h in (homes if snapshot.reservations else ())
-        ]
-        at = {r.name: (i,) for i, r in enumerate(snapshot.reservations)} if users else {}
-        self._running = {pod: at.get((users or {}).get(pod, ""), ()) for pod in running}
-        #: By owner, and owners by the gang or else the pod that they name, "" for neither.
-        self._by_owner: dict[ReservationOwner, list[int]] = {}
-        self._naming: dict[str, list[ReservationOwner]] = {}
-        #: Whether nothing was left out.
-        self.is_exact = True
-        taken = set(users_that_run(snapshot))
-        named: set[str] = set()
-        for i, reservation in enumerate(snapshot.reservations):
-            used_up = reservation.allocate_once and reservation.name in taken
-            if reservation.closed or used_up:
-                continue
-            for owner in reservation.owners:
-                if owner.pod and (owner.pod in named or not names_pods(reservation)):
-                    # A pod uses one reservation; one that serves others too is theirs.
-                    self.is_exact = False
-                    continue
-                named.add(owner.pod)
-                if owner not in self._by_owner:
-                    self._by_owner[owner] = []
-                    self._naming.setdefault(owner.gang or owner.pod, []).append(owner)
-                self._by_owner[owner].append(i)
-
-    def of(self, gang: PodGang, pod_set: PodSet) -> tuple[int, ...]:
-        """The reservations, sorted; one that names pods must name one of the set."""
-        template = pod_set.template
-        if pod_set.pods and pod_set.pods[0].name in self._running:
-            return self._running[pod_set.pods[0].name]
-        if not self._by_owner or template.ignores_reservations:
-            return ()
-        found: set[int] = set()
-        namespace, labels = gang.namespace, template.labels
-        pods = {pod.name for pod in pod_set.pods}
-        for name in ("", gang.name, *(pods & self._naming.keys())):
-            for owner in self._naming.get(name, ()):
-                if owner.pod and owner.pod not in pods:
-                    continue
-                if owner.matches(gang=gang.name, pod=owner.pod, namespace=namespace, labels=labels):
-                    found.update(self._by_owner[owner])
-        wanted = template.required_reservation
-        if wanted is not None:
-            found = {i for i in found if wanted.matches(self._reservations[i])}
-        return tuple(sorted(found))
-
-
-def names_pods(reservation: Reservation) -> bool:
-    """Whether it serves pods by their names only; at most one of them is taken for granted."""
-    return bool(reservation.owners) and all(owner.pod for owner in reservation.owners)
 
 
 def take_back(snapshot: Snapshot) -> frozenset[str]:
@@ -132,15 +68,6 @@ def take_back(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(used if len(used) <= MOST_TAKING_BACK else ())
 
 
-def users_that_run(snapshot: Snapshot) -> Iterable[str]:
-    """The reservations that running pods of gangs use."""
-    for gang in snapshot.gangs:
-        for group in gang.groups:
-            for pod in group.running_pods:
-                if pod.reservation:
-                    yield pod.reservation
-
-
 @dataclass(slots=True)
 class _Held:
     """Reservations of a node with the same owners: what they hold, and what nobody can use."""
@@ -148,6 +75,14 @@ class _Held:
     owners: Classes
     amounts: dict[str, int]
     waste: dict[str, int] = field(default_factory=dict)
+    #: Reservations of which each is free once it serves a pod, and what that pod takes at least.
+    once: int = 0
+    least: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def taken_at_least(self) -> Mapping[str, int]:
+        """What others can never have of it."""
+        return self.least if self.once else self.amounts
 
 
 def formulate(draft: RuleDraft) -> None:
@@ -170,6 +105,7 @@ class _Formulation:
                 self.owners.setdefault(i, set()).add(c)
         self.columns: dict[tuple[Classes, str], Ints] = {}
         self.asking: dict[str, Classes] = {}
+        self.left_overs = LeftOvers(draft)
         #: Where pods that require a reservation have one, and how many of them fit there.
         self.slots: dict[int, Ints] = {
             c: np.zeros(len(self.nodes), dtype=np.int64)
@@ -263,7 +199,10 @@ class _Formulation:
         single = sorted((r for r in reservations if r not in once), key=lambda r: r.name)
         if any(not r.allocate_once and len(r.owners) > 1 for r in once):
             self.draft.is_exact = False
-        if single and (once or len(single) > 1):
+        counted = None if single else self._counted(n, owners, once)
+        if counted is not None:
+            chosen, rest = once, []
+        elif single and (once or len(single) > 1):
             # Which pod uses which of them would have to be chosen.
             self.draft.is_exact = False
             chosen, rest = single[:1], [*single[1:], *once]
@@ -276,17 +215,48 @@ class _Formulation:
             # Which of unlike pods share it would have to be chosen: it serves the largest class.
             self.draft.is_exact = False
             owners = frozenset({max(owners, key=lambda c: (self.draft.counts[c], -c))})
-        found = _Held(owners, {})
+        found = counted or _Held(owners, {})
         for r in chosen:
             usable = self._slots(owners, r)
             for c in owners & self.slots.keys():
                 self.slots[c][n] = min(UNLIMITED, int(self.slots[c][n]) + usable)
             for resource, amount in r.held.items():
+                if counted is not None:
+                    continue
                 found.amounts[resource] = found.amounts.get(resource, 0) + amount
                 waste = self._waste(n, owners, r, resource, amount)
                 if waste:
                     found.waste[resource] = found.waste.get(resource, 0) + waste
         return [found, *(_Held(frozenset(), dict(r.held)) for r in rest)]
+
+    def _counted(
+        self, n: int, owners: Classes, reservations: Sequence[Reservation]
+    ) -> _Held | None:
+        """Allocate-once reservations that hold the same, where it matters how many are used."""
+        first = reservations[0]
+        if any(not r.allocate_once or r.held != first.held for r in reservations):
+            return None
+        least = {
+            resource: min(amount, *(self.templates[c].requests.get(resource, 0) for c in owners))
+            for resource, amount in first.held.items()
+        }
+        times = len(reservations)
+        matters = (times > 1 and not all(self._fits(c, first) for c in owners)) or any(
+            amount > least[resource]
+            and (self._are_unlike(owners, resource) or self._could_use(n, owners, first, resource))
+            for resource, amount in first.held.items()
+        )
+        if not (matters and self.left_overs.may_count(n)):
+            return None
+        return _Held(
+            owners,
+            {resource: times * amount for resource, amount in first.held.items()},
+            once=times,
+            least={resource: times * amount for resource, amount in least.items()},
+        )
+
+    def _are_unlike(self, owners: Classes, resource: str) -> bool:
+        return len({self.templates[c].requests.get(resource, 0) for c in owners}) > 1
 
     def _fits(self, pod_class: int, reservation: Reservation) -> bool:
         requests = self.templates[pod_class].requests
@@ -347,12 +317,18 @@ class _Formulation:
         everyone = frozenset(range(len(self.templates)))
         nobody = [h.amounts for h in held if not h.owners]
         some = [h for h in held if h.owners]
+        if once := [h for h in some if h.once]:
+            groups = [
+                Group(h.owners, h.once, {r: a // h.once for r, a in h.amounts.items()})
+                for h in once
+            ]
+            self.left_overs.hold(n, groups, self._rooms(node, nobody, some))
         for chosen in _subsets(some):
             guests = everyone.difference(self.ignoring, *(h.owners for h in chosen))
             amounts = Counter[str]()
             for of_some in (
                 *nobody,
-                *(h.amounts for h in chosen),
+                *(h.taken_at_least for h in chosen),
                 *(h.waste for h in some if h not in chosen),
             ):
                 amounts.update(of_some)
@@ -361,6 +337,23 @@ class _Formulation:
                     _add(self.draft.withheld, resource, n, amount, len(self.nodes))
                 else:
                     self._column(n, node, guests, resource, amount)
+
+    def _rooms(
+        self, node: Node, nobody: Sequence[Mapping[str, int]], some: Sequence[_Held]
+    ) -> Iterator[Room]:
+        """What there is beside reservations that are not free once they serve a pod, for each set
+        of these and the pods that own none of them.
+        """
+        resources = sorted({r for h in some if h.once for r in h.amounts})
+        kept = [h for h in some if not h.once]
+        for chosen in _subsets(kept):
+            owners = (h.owners for h in chosen)
+            guests = frozenset(range(len(self.templates))).difference(self.ignoring, *owners)
+            held = [*nobody, *(h.amounts for h in chosen)]
+            held += (h.waste for h in kept if h not in chosen)
+            for resource in resources:
+                amount = node.free(resource) - sum(of.get(resource, 0) for of in held)
+                yield Room(guests, resource, max(0, amount))
 
     def _asking(self, resource: str) -> Classes:
         """The classes that ask for a resource."""

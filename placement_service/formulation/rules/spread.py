@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,7 +13,7 @@ from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.levels import Level
 from placement_service.formulation.rules.draft import RuleDraft
-from placement_service.formulation.rules.protocol import Rule, pad
+from placement_service.formulation.rules.protocol import Bundle, Rule, pad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,10 +59,10 @@ class Spread(Rule):
     def crowding(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
         return np.append(self.base + pods[0], 0) if self.carriers[pod_class] else None
 
-    def widen(self, count: int) -> Self:
+    def widen(self, bundles: Sequence[Bundle]) -> Self:
         return type(self)(
-            self.level, pad(self.carriers, count), pad(self.counted, count), self.base,
-            self.eligible, self.max_skew, self.floor_is_zero, pad(self.own, count),
+            self.level, pad(self.carriers, bundles), pad(self.counted, bundles), self.base,
+            self.eligible, self.max_skew, self.floor_is_zero, pad(self.own, bundles),
         )  # fmt: skip
 
 

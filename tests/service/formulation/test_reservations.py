@@ -157,13 +157,6 @@ class TestAllocateOnce:
         placed = scenario.gang("a", Group("own", pods=2, gpus=4)).place().expect(placed=("a",))
         assert sorted(used(placed).values()) == ["r0", "r1"]
 
-    def test_of_unlike_owners_nothing_false_is_proven(self) -> None:
-        scenario = Scenario("x1=8 x2=8").hold("held", "x1", 3, "big", "small", allocate_once=True)
-        scenario = scenario.hold("other", "x2", 4, "theirs")
-        # What the small one would leave of it is no loss where the big one uses it.
-        groups = Group("big", pods=1, gpus=8), Group("small", pods=1, gpus=1)
-        assert not scenario.gang("a", *groups).place(seconds=2).solution.proven
-
     def test_one_that_a_running_pod_uses_serves_nobody(self) -> None:
         scenario = Scenario("x1=8").hold("held", "x1", 4, "own", allocate_once=True)
         scenario = scenario.gang("b", Group("w", on=("x1",)))
@@ -175,18 +168,6 @@ class TestAllocateOnce:
         scenario = scenario.gang("a", Group("own", pods=8, gpus=1, min=1))
         placed = scenario.place().expect(new={"a": 4})
         assert used(placed) == {}
-
-    def test_what_one_owner_leaves_another_may_have(self) -> None:
-        scenario = Scenario("x1=2").hold("held", "x1", 2, "own", allocate_once=True)
-        scenario = scenario.gang("a", Group("own", pods=1, gpus=1, asks=REQUIRED), priority=1)
-        nothing_false_is_proven(scenario.gang("b", Group("own", pods=1, gpus=1)), 2)
-
-    def test_what_one_owner_leaves_the_owner_of_another_may_have(self) -> None:
-        scenario = Scenario("x1=5").hold("first", "x1", 4, "own", allocate_once=True)
-        scenario = scenario.hold("held", "x1", 1, "more")
-        scenario = scenario.gang("a", Group("own", pods=1, gpus=2), priority=1)
-        scenario = scenario.gang("b", Group("more", pods=1, gpus=3, asks=REQUIRED))
-        nothing_false_is_proven(scenario, 5)
 
 
 #: What pods ask for that run in one reservation or not at all.

@@ -1,0 +1,85 @@
+"""Which pods may use which reservations, and which pods that run use one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from placement_service.entities.request import PodGang, PodSet, Snapshot
+from placement_service.entities.reservations import Reservation, ReservationOwner
+from placement_service.entities.solution import Assignment
+
+
+class Ownership:
+    """Which reservations the pods of a set may use, as indices into the snapshot's."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        homes: Iterable[Assignment] = (),
+        users: Mapping[str, str] | None = None,
+    ) -> None:
+        """`users` are the reservations that pods at home use, by the names of the pods."""
+        self._reservations = snapshot.reservations
+        # Pods that run use what they used before, and no reservation for where they may go.
+        running = [
+            snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].pods[0].name
+            for h in (homes if snapshot.reservations else ())
+        ]
+        at = {r.name: (i,) for i, r in enumerate(snapshot.reservations)} if users else {}
+        self._running = {pod: at.get((users or {}).get(pod, ""), ()) for pod in running}
+        #: By owner, and owners by the gang or else the pod that they name, "" for neither.
+        self._by_owner: dict[ReservationOwner, list[int]] = {}
+        self._naming: dict[str, list[ReservationOwner]] = {}
+        #: Whether nothing was left out.
+        self.is_exact = True
+        taken = set(users_that_run(snapshot))
+        named: set[str] = set()
+        for i, reservation in enumerate(snapshot.reservations):
+            used_up = reservation.allocate_once and reservation.name in taken
+            if reservation.closed or used_up:
+                continue
+            for owner in reservation.owners:
+                if owner.pod and (owner.pod in named or not names_pods(reservation)):
+                    # A pod uses one reservation; one that serves others too is theirs.
+                    self.is_exact = False
+                    continue
+                named.add(owner.pod)
+                if owner not in self._by_owner:
+                    self._by_owner[owner] = []
+                    self._naming.setdefault(owner.gang or owner.pod, []).append(owner)
+                self._by_owner[owner].append(i)
+
+    def of(self, gang: PodGang, pod_set: PodSet) -> tuple[int, ...]:
+        """The reservations, sorted; one that names pods must name one of the set."""
+        template = pod_set.template
+        if pod_set.pods and pod_set.pods[0].name in self._running:
+            return self._running[pod_set.pods[0].name]
+        if not self._by_owner or template.ignores_reservations:
+            return ()
+        found: set[int] = set()
+        namespace, labels = gang.namespace, template.labels
+        pods = {pod.name for pod in pod_set.pods}
+        for name in ("", gang.name, *(pods & self._naming.keys())):
+            for owner in self._naming.get(name, ()):
+                if owner.pod and owner.pod not in pods:
+                    continue
+                if owner.matches(gang=gang.name, pod=owner.pod, namespace=namespace, labels=labels):
+                    found.update(self._by_owner[owner])
+        wanted = template.required_reservation
+        if wanted is not None:
+            found = {i for i in found if wanted.matches(self._reservations[i])}
+        return tuple(sorted(found))
+
+
+def names_pods(reservation: Reservation) -> bool:
+    """Whether it serves pods by their names only; at most one of them is taken for granted."""
+    return bool(reservation.owners) and all(owner.pod for owner in reservation.owners)
+
+
+def users_that_run(snapshot: Snapshot) -> Iterable[str]:
+    """The reservations that running pods of gangs use."""
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for pod in group.running_pods:
+                if pod.reservation:
+                    yield pod.reservation

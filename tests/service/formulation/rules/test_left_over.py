@@ -1,0 +1,150 @@
+"""What the user of an allocate-once reservation leaves over is free, and until then all is held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from placement_service.entities.request import CPU
+from placement_service.entities.reservations import ReservationSelector
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import ClassIdx, LevelIdx
+from placement_service.formulation.rules import left_over
+from placement_service.formulation.rules.left_over import LeftOver, Row
+from placement_service.formulation.rules.protocol import NO_CEILING
+from tests.placed import Placed
+from tests.scenario import Group, Scenario
+
+#: What pods ask for that run in one reservation or not at all.
+REQUIRED = {"required_reservation": ReservationSelector("reservations/held")}
+
+#: A node of eight GPUs that are all held for one pod of group "own".
+ONE = Scenario("x1=8").hold("held", "x1", 8, "own", allocate_once=True)
+
+
+def used(placed: Placed) -> set[str]:
+    return {b.reservation.removeprefix("reservations/") for b in placed.bindings if b.reservation}
+
+
+def test_what_its_pod_leaves_over_is_free_for_all() -> None:
+    scenario = ONE.gang("a", Group("own", pods=1, gpus=3)).gang("b", pods=1, gpus=5)
+    placed = scenario.place().expect(placed=("a", "b"), admitted=8)
+    assert used(placed) == {"held"}
+
+
+def test_also_for_gangs_of_higher_priority() -> None:
+    scenario = ONE.gang("a", Group("own", pods=1, gpus=3))
+    scenario.gang("b", pods=1, gpus=5, priority=1).place().expect(placed=("a", "b"))
+
+
+def test_until_then_all_of_it_is_held() -> None:
+    # The owner cannot run: its gang needs a second pod of eight.
+    groups = Group("own", pods=1, gpus=3), Group("w", pods=1, gpus=8)
+    scenario = ONE.gang("a", *groups).gang("b", pods=1, gpus=5)
+    scenario.place().expect(placed=(), admitted=0)
+
+
+def test_an_owner_goes_there_for_the_sake_of_others() -> None:
+    # On x2 the owner would leave no room for eight, and on x1 all of it is held.
+    scenario = Scenario("x1=8 x2=8").hold("held", "x1", 4, "own", allocate_once=True)
+    scenario = scenario.gang("a", Group("own", pods=1, gpus=1)).gang("b", pods=1, gpus=7)
+    placed = scenario.gang("c", pods=1, gpus=8).place()
+    assert used(placed.expect(placed=("a", "b", "c"), admitted=16)) == {"held"}
+
+
+def test_unlike_owners_leave_unlike_amounts() -> None:
+    scenario = Scenario("x1=8 x2=8").hold("held", "x1", 3, "big", "small", allocate_once=True)
+    scenario = scenario.hold("other", "x2", 4, "theirs")
+    groups = Group("big", pods=1, gpus=8), Group("small", pods=1, gpus=1)
+    scenario.gang("a", *groups).place().expect(placed=("a",))
+
+
+def test_each_of_several_is_free_once_it_is_used() -> None:
+    scenario = Scenario("x1=8")
+    for i in range(2):
+        scenario = scenario.hold(f"r{i}", "x1", 4, "own", allocate_once=True)
+    one = scenario.gang("a", Group("own", pods=1, gpus=1))
+    one.gang("b", pods=8, gpus=1, min=1).place().expect(new={"a": 1, "b": 3})
+    two = scenario.gang("a", Group("own", pods=2, gpus=1))
+    two.gang("b", pods=8, gpus=1, min=1).place().expect(new={"a": 2, "b": 6})
+
+
+def test_beside_a_reservation_of_others_its_rest_is_for_both() -> None:
+    scenario = Scenario("x1=8").hold("first", "x1", 4, "own", allocate_once=True)
+    scenario = scenario.hold("held", "x1", 2, "more").gang("a", Group("own", pods=1, gpus=1))
+    scenario = scenario.gang("b", Group("more", pods=8, gpus=1, min=1), priority=-1)
+    # Two free, and three that are left over; two are held for the owners of the other one.
+    scenario.gang("c", pods=8, gpus=1, min=1).place().expect(new={"a": 1, "b": 2, "c": 5})
+
+
+def test_what_one_owner_leaves_another_may_have() -> None:
+    scenario = Scenario("x1=2").hold("held", "x1", 2, "own", allocate_once=True)
+    scenario = scenario.gang("a", Group("own", pods=1, gpus=1, asks=REQUIRED), priority=1)
+    scenario.gang("b", Group("own", pods=1, gpus=1)).place().expect(placed=("a", "b"))
+
+
+def test_what_one_owner_leaves_the_owner_of_another_may_have() -> None:
+    scenario = Scenario("x1=5").hold("first", "x1", 4, "own", allocate_once=True)
+    scenario = scenario.hold("held", "x1", 1, "more")
+    scenario = scenario.gang("a", Group("own", pods=1, gpus=2), priority=1)
+    scenario = scenario.gang("b", Group("more", pods=1, gpus=3, asks=REQUIRED))
+    scenario.place().expect(placed=("a", "b"))
+
+
+def test_pods_that_share_a_host_wait_for_it_too() -> None:
+    together = Group("p", pods=1, gpus=2), Group("q", pods=1, gpus=3)
+    waiting = ONE.gang("b", *together, pack="host")
+    waiting.place().expect(placed=())
+    waiting.gang("a", Group("own", pods=1, gpus=3)).place().expect(placed=("a", "b"))
+
+
+def test_other_resources_are_left_over_too() -> None:
+    held = replace(ONE.reservations[0], held={CPU: 60_000})
+    scenario = replace(ONE, reservations=(held,)).gang("a", Group("own", pods=1, cpus=10))
+    scenario.gang("b", Group("w", pods=1, cpus=50)).place().expect(placed=("a", "b"))
+
+
+@pytest.mark.parametrize("most", ["_MOST_NODES", "_MOST_PODS"])
+def test_with_very_many_room_is_left_out_and_nothing_proven(
+    most: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_over, most, 0)
+    scenario = ONE.gang("a", Group("own", pods=1, gpus=3)).gang("b", pods=1, gpus=5)
+    problem = formulate(scenario.snapshot(), scenario.policy)
+    assert not problem.exact
+    assert not problem.rules
+
+
+class TestRule:
+    """Two reservations of three for class 0 in domain 1; class 1 takes two, of eight."""
+
+    ROW = Row(np.array([1, 2, 0]), (3,), 8)
+    RULE = LeftOver(LevelIdx(0), 1, (np.array([True, False, False]),), (2,), (ROW,))
+
+    def pods(self, owners: int, load: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        return np.array([[0, owners], [9, load]])
+
+    def test_a_guest_may_come_where_it_fits_beside_what_is_held(self) -> None:
+        for owners, load, is_open in ((0, 0, True), (0, 2, False), (1, 2, True)):
+            domains = self.RULE.open_domains(self.pods(owners, load), ClassIdx(1))
+            assert domains is not None
+            assert domains.tolist() == [True, is_open, True]
+        assert self.RULE.open_domains(self.pods(0, 2), ClassIdx(2)) is None
+
+    def test_it_holds_while_no_owner_has_left(self) -> None:
+        assert self.RULE.holds(self.pods(1, 5))
+        assert not self.RULE.holds(self.pods(0, 5))
+
+    def test_so_many_more_guests_fit(self) -> None:
+        ceiling = self.RULE.ceiling(self.pods(1, 1), ClassIdx(1), [ClassIdx(1)])
+        assert ceiling is not None
+        assert ceiling.by_domain.tolist() == [NO_CEILING, 2, NO_CEILING]
+        assert self.RULE.ceiling(self.pods(1, 1), ClassIdx(1), [ClassIdx(0)]) is None
+
+    def test_large_amounts_are_counted_in_a_common_measure(self) -> None:
+        row, exact = Row(np.array([1 << 50, 3 << 50]), (1 << 50,), 4 << 50).measured()
+        assert (row.take.tolist(), row.held, row.limit, exact) == ([1, 3], (1,), 4, True)
+        row, exact = Row(np.array([3, 1]), (5,), (1 << 50) + 1).measured()
+        assert (row.take.tolist(), row.held, exact) == ([1, 1], (1,), False)
