@@ -19,17 +19,17 @@ from placement_service.explain.wording import queue_word
 from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.rules.reservations import take_back
-from placement_service.formulation.running_gangs import (
-    RunningOn,
-    adds_topology,
-    growing,
-    keeps_its_levels,
-)
 from placement_service.formulation.running_rules import (
     has_many_terms,
     out_of_place,
     unwelcome,
     with_all_terms,
+)
+from placement_service.formulation.running_topology import (
+    RunningOn,
+    adds_topology,
+    growing,
+    keeps_its_levels,
 )
 
 
@@ -124,7 +124,7 @@ class StayingGangs:
         if not stays_in_place(gang, moves=self._moves) and not keeps_its_levels(gang, self._nodes):
             said = "run in one domain of a level that"
             yield Protection(f"does not {said} it requires", f"do not {said} they require")
-        if adds_topology(gang, self._growing):
+        if self._moves and adds_topology(gang, self._growing):
             said = "what pods that wait prefer to be near"
             yield Protection(f"is {said}", f"are {said}")
 

@@ -158,6 +158,7 @@ def formulate(
         whole_free=whole,
         exact=prepared.exact and table.is_exact and ownership.is_exact and all_said,
         mends=prepared.mends,
+        bounds_topology=prepared.bounds_topology,
         named_levels=named,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
         winners=winners(request, policy, gangs),

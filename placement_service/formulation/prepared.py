@@ -43,7 +43,8 @@ class Prepared:
     that may give way is not open, so that no bound holds. `mends` says that such a gang waits for
     more pods and breaks its required levels only by where it runs: the problem refuses it whatever
     it could gain. Where devices are expressed too strictly, `relaxed` is the same snapshot with
-    looser columns: its bounds hold.
+    looser columns: its bounds hold. `bounds_topology` is false where running gangs count in models
+    otherwise than in that tier.
     """
 
     snapshot: Snapshot
@@ -56,6 +57,7 @@ class Prepared:
     users: Mapping[str, str] = field(default_factory=dict)
     exact: bool = True
     mends: bool = False
+    bounds_topology: bool = True
     relaxed: Snapshot | None = None
 
     @property

@@ -231,6 +231,8 @@ class Problem:
     named_levels: frozenset[LevelIdx] = frozenset()
     #: Some gang that may not get pods here could after moves that are no part of the problem.
     mends: bool = False
+    #: What models count in `topology` is what it is worth (see `running_topology`).
+    bounds_topology: bool = True
     #: The same question with looser columns, whose bounds hold for this one where it is not exact.
     relaxation: Problem | None = None
 

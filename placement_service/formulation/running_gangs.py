@@ -14,51 +14,47 @@ columns of room here, one for each group of gangs that may not use all of it.
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
 a disruption budget that allows nothing), when it lacks a pod of its minimum or has no
 minimum at all, when not every pod of it is told with its node, when it is the base of a gang
-that stays, when where it runs counts in `topology` for pods that wait, when its queue is not
-there, when nothing says which of the listed devices of its nodes it has, or what is left beside
-those that stay (`devices`), when its nodes hold more than they have or more for owners, when one of
-its pods breaks a rule about other pods or ports where it is (`running_rules`), when its pods
-require reservations or want network devices, and when they use reservations of which it is not
-simply said what these hold once they have gone (`rules.reservations.take_back`). Where extras come
-with their priority it stays, too, if it has extras and its minimum must run: that is a priority
-above all others, which its extras do not have.
+that stays, when its queue is not there, when nothing says which of the listed devices of its nodes
+it has, or what is left beside those that stay (`devices`), when its nodes hold more than they have
+or more for owners, when one of its pods breaks a rule about other pods or ports where it is
+(`running_rules`), when its pods require reservations or want network devices, and when they use
+reservations of which it is not simply said what these hold once they have gone
+(`rules.reservations.take_back`). Where extras come with their priority it stays, too, if it has
+extras and its minimum must run: that is a priority above all others, which its extras do not have.
 
 Pods with required affinity and pods that are spread may be evicted but not moved: these rules bind
 a pod that comes, and not one that stays. Neither are pods on nodes that would not take them again,
 nor pods in a ComputeDomain that may share a node with another one (see `implied_rules`), nor pods
 with required anti-affinity where there are many unlike terms: each that moves would be a kind of
 pods of its own for every model. Nor are pods that ignore reservations: these hold their room beside
-such a pod while it stays, but not where it comes.
+such a pod while it stays, but not where it comes. Nor are gangs near which others that wait prefer
+to be.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
 
-Preferred levels of open gangs are left out: what runs already costs nothing. So
-are required ones where none of their pods can get another node.
+Preferred levels of open gangs are left out where no pods wait near them: what runs already costs
+nothing (see `running_topology`). So are required ones where none of their pods can get another
+node.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
-from itertools import compress
+from dataclasses import replace
 
 import numpy as np
 
 from placement_service.entities.eviction import EvictionPolicy
-from placement_service.entities.node import HOSTNAME
-from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import (
     BoundPod,
     ExtrasPolicy,
-    PackingScope,
     PodGang,
     PodTemplate,
     Policy,
     Snapshot,
 )
-from placement_service.formulation.arrays import Bools
 from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import stays_in_place
@@ -69,6 +65,15 @@ from placement_service.formulation.running_rules import (
     out_of_place,
     unwelcome,
     with_all_terms,
+)
+from placement_service.formulation.running_topology import (
+    RunningOn,
+    adds_topology,
+    growing,
+    keeps_its_levels,
+    named,
+    pending,
+    running,
 )
 from placement_service.formulation.staying_or_going import open_for_evictions
 from placement_service.formulation.staying_or_moving import open_for_moves
@@ -141,18 +146,18 @@ def _able(
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.queue in queues
-            and not adds_topology(gang, grows)
+            and not (moves and adds_topology(gang, grows))
             and not (by_priority and _places_extras_first(gang, rights, moves=moves))
             and rights.may_be_disturbed(gang)
             # Columns of room for some gangs only do not count shares of devices.
             and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
             and _is_told(gang, nodes, moves=moves)
-            and not any(p.reservation and p.devices for p in _running(gang))
-            and all(p.reservation in ("", *taking_back) for p in _running(gang))
-            and not (staying and any(p.name in staying for p in _running(gang)))
+            and not any(p.reservation and p.devices for p in running(gang))
+            and all(p.reservation in ("", *taking_back) for p in running(gang))
+            and not (staying and any(p.name in staying for p in running(gang)))
             and not (keeps_apart and _avoids_others(gang))
             and _tells_devices(gang, nodes, policy)
-            and not (overbooked and any(p.node in overbooked for p in _running(gang)))
+            and not (overbooked and any(p.node in overbooked for p in running(gang)))
             and (stays_in_place(gang, moves=moves) or keeps_its_levels(gang, nodes))
             and not any(
                 _in_closed_budget(gang, s.template, snapshot)
@@ -167,34 +172,9 @@ def _able(
 def _places_extras_first(gang: PodGang, rights: EvictionRights, *, moves: bool) -> bool:
     """Whether extras of a gang would come before all others because its minimum has to run."""
     if moves:
-        return any(_pending(gang))
+        return any(pending(gang))
     return rights.keeps_its_minimum(gang) and any(
         group.running_count + group.pending_count > group.min_replicas for group in gang.groups
-    )
-
-
-def _running(gang: PodGang) -> Iterator[BoundPod]:
-    return (pod for group in gang.groups for pod in group.running_pods)
-
-
-def growing(snapshot: Snapshot) -> frozenset[str]:
-    """The gangs whose pods wait; for a scaled gang also its base."""
-    return frozenset(g.base_gang or g.name for g in snapshot.gangs if any(_pending(g)))
-
-
-def _pending(gang: PodGang) -> Iterator[int]:
-    return (group.pending_count for group in gang.groups)
-
-
-def adds_topology(gang: PodGang, grows: Collection[str]) -> bool:
-    """Whether where a gang runs counts for new pods: its own, or those of its set.
-
-    `grows` is what `growing` tells.
-    """
-    wishes = gang.previous_nodes or any(s.preferred_level for s in gang.packing_scopes)
-    return bool(wishes and any(_pending(gang))) or bool(
-        (gang.base_gang and gang.base_gang in grows)
-        or (gang.name in grows and not any(_pending(gang)))
     )
 
 
@@ -217,7 +197,7 @@ def _overbooked(snapshot: Snapshot) -> frozenset[str]:
     over = np.zeros(len(nodes), dtype=bool)
     for resource in nodes.requested:
         over |= nodes.free(resource) < 0
-    return _named(nodes, over) | {
+    return named(nodes, over) | {
         name
         for name, amounts in held.items()
         if (row := nodes.row_of.get(name)) is not None
@@ -225,44 +205,17 @@ def _overbooked(snapshot: Snapshot) -> frozenset[str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class RunningOn:
-    """Facts about the nodes that pods run on."""
-
-    nodes: Nodes
-    usable: frozenset[str]
-    listing: frozenset[str]
-
-    @classmethod
-    def of(cls, nodes: Nodes) -> RunningOn:
-        lists = nodes.parts.where(lambda parts: parts.devices)
-        return cls(nodes, _named(nodes, nodes.open), _named(nodes, lists))
-
-    def domain(self, pod: BoundPod, level: str) -> str | None:
-        """The value of a label on the node of a pod; a node that is gone has none."""
-        row = self.nodes.row_of.get(pod.node)
-        if row is None:
-            return None
-        return self.nodes.labels[row].get(
-            level, pod.node.removeprefix("nodes/") if level == HOSTNAME else None
-        )
-
-
-def _named(nodes: Nodes, which: Bools) -> frozenset[str]:
-    return frozenset(compress(nodes.names, which.tolist()))
-
-
 def _is_told(gang: PodGang, nodes: RunningOn, *, moves: bool) -> bool:
     """Whether the problem can express all about the running pods of a gang."""
-    running = list(_running(gang))
+    pods = list(running(gang))
     return (
-        bool(running)
+        bool(pods)
         and not gang.is_pending
         # Nothing is decided about a gang without any minimum: all its pods are extras.
         and any(group.min_replicas for group in gang.groups)
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)
-        and all(p.node in (nodes.usable if moves else nodes.nodes.row_of) for p in running)
+        and all(p.node in (nodes.usable if moves else nodes.nodes.row_of) for p in pods)
         and not any(
             s.bound_pods and _has_other_rules(s.template, moves=moves)
             for group in gang.groups
@@ -293,23 +246,6 @@ def _has_what_it_wants(pod: BoundPod, nodes: RunningOn, want: Want) -> bool:
         and has <= memory.keys()
         and all(want.load(memory[d]) is not None for d in has)
     )
-
-
-def keeps_its_levels(gang: PodGang, nodes: RunningOn) -> bool:
-    """Whether what runs of each scope is in one domain of the level that it requires."""
-    return all(_holds(scope, gang, nodes) for scope in gang.packing_scopes)
-
-
-def _holds(scope: PackingScope, gang: PodGang, nodes: RunningOn) -> bool:
-    """Whether the running pods of a scope are in one domain of its required level."""
-    level = scope.required_level
-    domains = {
-        nodes.domain(pod, level)
-        for group in gang.groups
-        if group.name in scope.groups
-        for pod in group.running_pods
-    }
-    return not level or (len(domains) <= 1 and None not in domains)
 
 
 def _avoids_others(gang: PodGang) -> bool:

@@ -35,6 +35,7 @@ from placement_service.formulation.eviction_rights import EvictionRights, for_sh
 from placement_service.formulation.kept_back import KeptBack
 from placement_service.formulation.open_gangs import MUST_RUN, Freed, opened, others
 from placement_service.formulation.prepared import Prepared, SetOf
+from placement_service.formulation.running_topology import KeptWishes
 
 Terms = tuple[PodAffinityTerm, ...]
 
@@ -47,7 +48,7 @@ def open_for_evictions(
 ) -> Prepared:
     """The snapshot with the chosen gangs open: their pods are at home or nowhere."""
     room = _Room(snapshot, chosen, rights)
-    names = {snapshot.gangs[i].name for i in chosen}
+    wishes = KeptWishes(snapshot, chosen)
     row = snapshot.columns.row_of
     terms = {pod.name: pod.required_anti_affinity for pod in snapshot.running_pods}
     wanted = {
@@ -93,8 +94,8 @@ def open_for_evictions(
             groups.append(replace(group, pod_sets=tuple(sets)))
         if opens:
             priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
-            base = gang.base_gang if gang.base_gang in names else ""
-            gangs.append(opened(gang, groups, priority, moves=False, base=base))
+            base = wishes.base(gang)
+            gangs.append(wishes.of(gang, opened(gang, groups, priority, moves=False, base=base)))
         else:
             gangs.append(replace(gang, groups=tuple(groups)))
     return Prepared(
@@ -115,6 +116,7 @@ def open_for_evictions(
             if pod.reservation
         },
         exact=not any(map(room.holds_back, snapshot.reservations)),
+        bounds_topology=wishes.are_exact,
     )
 
 

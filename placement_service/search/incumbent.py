@@ -180,6 +180,8 @@ class State:
         if not self.problem.exact:
             # A bound of the problem is not one of the request.
             return False
+        if self.goals[i].tier is TierName.TOPOLOGY and not self.problem.bounds_topology:
+            return False
         old = self.bounds[i]
         if bound <= old if self.goals[i].tier.minimize else bound >= old:
             return False

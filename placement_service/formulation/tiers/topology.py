@@ -31,12 +31,12 @@ class TopologyCost:
         for index, units in plan.items():
             gang = self.problem.gangs[index]
             # Where pods run already costs nothing by itself.
-            if not units or not (gang.scopes or gang.previous):
+            if not (gang.scopes or gang.previous) or not (new := _new(gang, units)):
                 continue
             domains += gang_domains(self.problem, gang, units) - scopes_in_use(gang, units)
             if gang.previous:
                 misses += sum(
-                    count * pods_of(gang, d) for d, n, count in units if n not in gang.previous
+                    count * pods_of(gang, d) for d, n, count in new if n not in gang.previous
                 )
         for gangs in sets(self.problem).values():
             domains += set_domains(self.problem, gangs, plan)
@@ -61,6 +61,14 @@ class TopologyCost:
         # Where no gang could improve by itself, exchanging it for others of the same value may
         # help.
         return gain or [g for g, domains, least in beyond if domains > least]
+
+
+def _new(gang: Gang, units: Units) -> Units:
+    """The units that do not run before the plan; a demand waits as a whole or runs as a whole."""
+    if not gang.home:
+        return units
+    running = {home.demand for home in gang.home}
+    return tuple(one for one in units if one.demand not in running)
 
 
 def goals(problem: Problem) -> tuple[TopologyCost, ...]:
@@ -106,7 +114,7 @@ def set_domains(problem: Problem, gangs: Sequence[Gang], plan: Plan) -> int:
     here = [g for g in gangs if is_placed(g, plan)]
     if not is_placed(base, plan) or not any(is_placed(g, plan) for g in scaled):
         return 0
-    if not any(plan.get(g.index) for g in here):
+    if not any(_new(g, plan.get(g.index, ())) for g in here):
         return 0
     place = problem.levels[base.set_level].place_of
     used: set[int] = set()

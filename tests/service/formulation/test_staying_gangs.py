@@ -91,13 +91,6 @@ def test_the_gang_of_these_cases_is_open() -> None:
             lambda g: asking(g, required_reservation=ReservationSelector("reservations/r")),
             id="it requires a reservation",
         ),
-        pytest.param(
-            lambda g: and_waiting(g, packing_scopes=scope(preferred_level="rack")),
-            id="its own pods prefer to join it",
-        ),
-        pytest.param(
-            lambda g: and_waiting(g, previous_nodes=("nodes/n0",)), id="they had nodes before"
-        ),
     ],
 )
 def test_it_stays_whatever_the_policy_is(change: Change) -> None:
@@ -127,6 +120,13 @@ def _near(level: str) -> PodAffinityTerm:
         ),
         pytest.param(
             lambda g: replace(g, packing_scopes=scope(required_level="zone")), id="in no domain"
+        ),
+        pytest.param(
+            lambda g: and_waiting(g, packing_scopes=scope(preferred_level="rack")),
+            id="its own pods prefer to join it",
+        ),
+        pytest.param(
+            lambda g: and_waiting(g, previous_nodes=("nodes/n0",)), id="they had nodes before"
         ),
     ],
 )
@@ -181,11 +181,12 @@ def test_a_base_gives_way_only_where_all_that_is_based_on_it_may() -> None:
     assert opened(asked(base, elsewhere)) == [0]
 
 
-def test_a_set_of_which_a_gang_waits_stays_where_the_others_should_join_it() -> None:
+def test_a_set_of_which_a_gang_waits_is_not_moved() -> None:
+    """Those that wait should join the others."""
     waiting = replace(gang("scaled", pods=1, gpus=1), base_gang=OLD.name)
     sibling = replace(running("sibling", "n1", gpus=1), base_gang=OLD.name)
-    assert opened(asked(OLD, waiting)) == []
-    assert opened(asked(running("other", "n0"), waiting, sibling)) == [0]
+    assert [opened(asked(OLD, waiting), policy) for policy in BOTH] == [[0], []]
+    assert opened(asked(running("other", "n0"), waiting, sibling), REPACK) == [0]
 
 
 @pytest.mark.parametrize(

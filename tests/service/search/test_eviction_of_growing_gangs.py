@@ -1,0 +1,90 @@
+"""Gangs that may be evicted although pods wait that belong to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.request import PackingScope, PodGang, Snapshot
+from placement_service.entities.solution import TierName
+from tests.service.evictions import PREEMPT, running, urgent
+from tests.service.questions import gang, node
+from tests.service.search.answering import Answer, answer
+
+RACK = PackingScope("all", ("worker",), preferred_level="rack")
+
+
+def racks(*gangs: PodGang, used: dict[str, int]) -> Snapshot:
+    """Nodes n0 and n1 in rack a, n2 and n3 in rack b."""
+    nodes = tuple(node(f"n{i}", used=used.get(f"n{i}", 0), rack="aabb"[i]) for i in range(4))
+    return Snapshot(nodes, gangs)
+
+
+def growing(*nodes: str, more: int = 1, scope: PackingScope = RACK) -> PodGang:
+    """A gang with pods of 8 GPUs that run, the first is its minimum, and some that wait."""
+    one = running("old", *nodes, gpus=8, minimum=1)
+    [group] = one.groups
+    [waiting] = gang("old-more", pods=more, gpus=8).groups[0].pod_sets
+    group = replace(group, pod_sets=(*group.pod_sets, waiting))
+    return replace(one, groups=(group,), packing_scopes=(scope,))
+
+
+def bound(result: Answer) -> dict[str, list[str]]:
+    """The nodes that the pods of each gang get."""
+    found: dict[str, list[str]] = {}
+    for b in result.bindings:
+        found.setdefault(b.gang.rsplit("/", 1)[1], []).append(b.node.removeprefix("nodes/"))
+    return found
+
+
+def test_a_gang_whose_extras_prefer_to_join_it_gives_way() -> None:
+    full = {f"n{i}": 8 for i in range(4)}
+    result = answer(racks(growing("n0"), urgent(), used=full), PREEMPT)
+    assert result.evicted() == ["old"]
+    assert bound(result) == {"urgent": ["n0"]}
+    assert result.solution.proven
+
+
+def test_extras_still_join_a_gang_that_could_be_evicted() -> None:
+    """All nodes are alike but for where it runs."""
+    result = answer(racks(growing("n2"), urgent(), used={"n2": 8}), PREEMPT)
+    assert bound(result)["old"] == ["n3"]
+    assert result.tier(TierName.TOPOLOGY) == 0
+    assert result.solution.proven
+
+
+def test_domains_count_only_where_a_gang_gets_a_pod() -> None:
+    """It runs in two racks, which costs nothing while its extra finds no room."""
+    full = {"n0": 8, "n1": 8, "n2": 8}
+    two = replace(growing("n0", "n2"), priority=200)
+    result = answer(racks(two, urgent(), used=full), PREEMPT)
+    assert (bound(result), result.tier(TierName.TOPOLOGY)) == ({"urgent": ["n3"]}, 0)
+    three = answer(racks(replace(two, priority=0), urgent(), used={"n0": 8, "n2": 8}), PREEMPT)
+    assert sorted(bound(three)) == ["old", "urgent"]
+    assert three.tier(TierName.TOPOLOGY) == 1
+
+
+@pytest.mark.parametrize("required", [True, False], ids=["required", "preferred"])
+def test_scaled_gangs_join_a_base_that_could_be_evicted(required: bool) -> None:
+    level = {"required_level": "rack"} if required else {"preferred_level": "rack"}
+    base = replace(
+        running("base", "n2", gpus=8), packing_scopes=(PackingScope("all", ("worker",), **level),)
+    )
+    scaled = replace(gang("scaled", pods=1, gpus=8), base_gang=base.name)
+    result = answer(racks(base, scaled, urgent(), used={"n2": 8}), PREEMPT)
+    assert bound(result)["scaled"] == ["n3"]
+    assert (result.evicted(), result.solution.proven) == ([], True)
+
+
+def test_a_base_gives_way_with_what_is_based_on_it_though_a_scaled_gang_waits() -> None:
+    base = replace(
+        running("base", "n0", gpus=8), packing_scopes=(PackingScope("all", ("worker",), "rack"),)
+    )
+    scaled = replace(running("scaled", "n2", gpus=8), base_gang=base.name)
+    waits = replace(gang("more", pods=1, gpus=8), base_gang=base.name)
+    large = replace(gang("large", pods=2, gpus=8), priority=100)
+    full = {f"n{i}": 8 for i in range(4)}
+    result = answer(racks(base, scaled, waits, large, used=full), PREEMPT)
+    assert result.evicted() == ["base", "scaled"]
+    assert bound(result) == {"large": ["n0", "n2"]}
