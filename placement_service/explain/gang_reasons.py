@@ -68,9 +68,10 @@ def explain(
     the reasons that follow from the request.
     """
     if _nobody_waits(problem, solution, score):
-        return ((),) * len(problem.gangs)
+        return ((),) * len(score.gangs)
     explainer = _Explainer(snapshot, asked or snapshot, problem, solution, score, deadline)
-    for gang, outcome in zip(problem.gangs, score.gangs, strict=True):
+    # Running parts stand behind the gangs of the request.
+    for gang, outcome in zip(problem.gangs, score.gangs, strict=False):
         if not outcome.placed:
             explainer.count(gang)
     return tuple(
@@ -78,7 +79,7 @@ def explain(
             explainer.extras(gang) if outcome.placed else explainer.unplaced(gang),
             snapshot.gangs[gang.index].volume_claims,
         )
-        for gang, outcome in zip(problem.gangs, score.gangs, strict=True)
+        for gang, outcome in zip(problem.gangs, score.gangs, strict=False)
     )
 
 
@@ -106,7 +107,9 @@ class _Explainer:
         self._asked = asked
         self.deadline = deadline
         self.solution = solution
-        self.placed = {gang.gang: gang.placed for gang in score.gangs}
+        # Running parts, which are not in the score, run.
+        self.placed = {gang.name: True for gang in snapshot.gangs}
+        self.placed |= {gang.gang: gang.placed for gang in score.gangs}
         self.tiers = {tier.name: tier for tier in solution.tiers}
         rules = NodeRules(snapshot)
         kinds = Kinds(snapshot, problem, rules)

@@ -17,6 +17,7 @@ from placement_service.entities.request import (
     namespace_of,
 )
 from placement_service.formulation.compute_domains import repels_domains
+from placement_service.formulation.open_gangs import whole_name
 from placement_service.formulation.rules.reservations import BESIDE
 
 #: Names listed before the rest is only counted.
@@ -102,7 +103,7 @@ def required(keys: Sequence[str]) -> str:
 
 def gang_word(name: str, beside: str) -> str:
     """A gang as seen from another: its name, with the namespace when that differs."""
-    short = name.rpartition("/")[2]
+    short = whole_name(name).rpartition("/")[2]
     mine = namespace_of(name)
     return short if mine == namespace_of(beside) else f"{mine}/{short}"
 

@@ -196,10 +196,10 @@ class EvictionRights:
 
     def may_be_disturbed(self, gang: PodGang) -> bool:
         """Whether any gang that may gain could gain by this one."""
-        if gang.not_preemptible:
+        if gang.not_preemptible or (self.keeps_its_minimum(gang) and not _has_extras(gang)):
             return False
         if self._policy.eviction is EvictionPolicy.REPACK:
-            return bool(self._winners) and (_has_extras(gang) or not self.keeps_its_minimum(gang))
+            return bool(self._winners)
         victim = self.victim(gang)
         return any(self.kind(winner, victim) is not None for winner in self._winners)
 

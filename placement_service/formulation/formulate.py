@@ -88,14 +88,12 @@ def formulate(
     for draft in drafts:
         draft.make_demands(pod_classes)
     table = pod_classes.table(levels)
+    values = [gang_value(source, policy, totals) for source in request.gangs]
+    # Running parts behind them meet no minimum.
+    values += [0] * (len(drafts) - len(values))
     gangs = tuple(
-        draft.finish(
-            gang_value(source, policy, totals),
-            drafts,
-            by_name,
-            table.bundle_of,
-        )
-        for draft, source in zip(drafts, request.gangs, strict=True)
+        draft.finish(value, drafts, by_name, table.bundle_of)
+        for draft, value in zip(drafts, values, strict=True)
     )
     queue_rows, all_said = queues.formulate(
         snapshot, policy, table.contents, _asks(gangs), repeated=repeated
@@ -161,7 +159,7 @@ def formulate(
         bounds_topology=prepared.bounds_topology,
         named_levels=named,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
-        winners=winners(request, policy, gangs),
+        winners=winners(prepared.request or request, policy, gangs),
     )
     for array in (problem.free, problem.request, problem.eligible):
         array.flags.writeable = False

@@ -15,6 +15,7 @@ from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.open_gangs import is_part
 
 #: The unit here is that of the values of gangs; pods ask for thousandths of a GPU.
 UNITS = UNITS_PER_GPU // 1000
@@ -55,7 +56,8 @@ def formulate(
             for group in gang.groups
             for s in group.pod_sets
         )
-        need = _need(gang, policy)
+        # What runs of a gang that lacks pods of its minimum fills a guarantee in any case.
+        need = 0 if is_part(gang) else _need(gang, policy)
         left[gang.queue] -= max(0, at_home[index] - need)
         if gang.is_pending and need:
             needs.setdefault(gang.queue, {})[GangIdx(index)] = need * UNITS

@@ -20,7 +20,7 @@ from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_names import name_devices
 from placement_service.formulation.eviction_rights import EvictionRights
-from placement_service.formulation.open_gangs import WAITING
+from placement_service.formulation.open_gangs import WAITING, whole_name
 from placement_service.formulation.prepared import GroupOf, Prepared
 
 
@@ -87,7 +87,7 @@ class PlanNames:
             lost = list(_moved(prepared, placed))
         else:
             lost = list(_gone(prepared, placed))
-        evictions = tuple(_evictions(request, policy, bindings, lost))
+        evictions = tuple(_evictions(prepared.request or request, policy, bindings, lost))
         bindings = use_reservations(request, bindings, evictions)
         return _with_devices(request, policy, bindings, evictions)
 
@@ -195,7 +195,7 @@ def _evictions(
     rights = EvictionRights(request, policy)
 
     def order(one: _Lost) -> tuple[object, ...]:
-        return natural_key(request.gangs[one.gang].name), natural_key(one.pod)
+        return natural_key(whole_name(request.gangs[one.gang].name)), natural_key(one.pod)
 
     def kind(winner: str, victim: PodGang) -> EvictionKind | None:
         return rights.kind(rights.winner(by_name[winner]), rights.victim(victim))
@@ -227,7 +227,7 @@ def _evictions(
                 named.add(name)
                 yield Eviction(
                     pod=one.pod,
-                    gang=victim.name,
+                    gang=whole_name(victim.name),
                     node=one.node,
                     kind=found,
                     for_gang=name,

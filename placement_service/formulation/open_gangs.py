@@ -27,6 +27,20 @@ MUST_RUN = 2**31
 WAITING = " (waiting)"
 
 
+#: Ends the name of the gang that holds the running pods of another (see `running_parts`).
+RUNNING = " (running)"
+
+
+def is_part(gang: PodGang) -> bool:
+    """Whether it holds the running pods of another gang."""
+    return gang.name.endswith(RUNNING)
+
+
+def whole_name(name: str) -> str:
+    """The name that a gang has in the request."""
+    return name.removesuffix(RUNNING)
+
+
 def stays_in_place(gang: PodGang, *, moves: bool) -> bool:
     """Whether no pod of a gang can get a node that it is not on."""
     return not moves and not any(group.pending_count for group in gang.groups)

@@ -14,11 +14,14 @@ from placement_service.formulation.devices import CannotStayError, with_devices
 from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.running_gangs import open_running_gangs
+from placement_service.formulation.running_parts import with_running_parts
 
 
 def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
     """A valid snapshot in the rules that `formulate` knows."""
-    snapshot = without_implied_rules(snapshot)
+    bare = without_implied_rules(snapshot)
+    snapshot = with_running_parts(bare, policy)
+    divided = None if snapshot is bare else snapshot
     closed: frozenset[int] = frozenset()
     while True:
         opened = open_running_gangs(snapshot, policy, closed=closed)
@@ -28,6 +31,6 @@ def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
             relaxed=opened.relaxed and with_compute_domains(opened.relaxed),
         )
         try:
-            return with_devices(opened, snapshot, policy)
+            return replace(with_devices(opened, snapshot, policy), request=divided)
         except CannotStayError as error:
             closed |= error.gangs

@@ -12,13 +12,13 @@ Which gang may use the room of which victim is a matter of `eviction_rights`; it
 columns of room here, one for each group of gangs that may not use all of it.
 
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
-a disruption budget that allows nothing), when it lacks a pod of its minimum or has no
-minimum at all, when not every pod of it is told with its node, when it is the base of a gang
-that stays, when its queue is not there, when nothing says which of the listed devices of its nodes
-it has, or what is left beside those that stay (`devices`), when its nodes hold more than they have
-or more for owners, when one of its pods breaks a rule about other pods or ports where it is
-(`running_rules`), when its pods require reservations or want network devices, and when they use
-reservations of which it is not simply said what these hold once they have gone
+a disruption budget that allows nothing), when it lacks a pod of its minimum (but see
+`running_parts`) or has no minimum at all, when not every pod of it is told with its node, when it
+is the base of a gang that stays, when its queue is not there, when nothing says which of the listed
+devices of its nodes it has, or what is left beside those that stay (`devices`), when its nodes hold
+more than they have or more for owners, when one of its pods breaks a rule about other pods or ports
+where it is (`running_rules`), when its pods require reservations or want network devices, and when
+they use reservations of which it is not simply said what these hold once they have gone
 (`rules.reservations.take_back`). Where extras come with their priority it stays, too, if it has
 extras and its minimum must run: that is a priority above all others, which its extras do not have.
 
@@ -57,7 +57,7 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
-from placement_service.formulation.open_gangs import stays_in_place
+from placement_service.formulation.open_gangs import stays_in_place, whole_name
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
@@ -119,6 +119,13 @@ def open_running_gangs(
     )
 
 
+def gangs_that_may_go(snapshot: Snapshot, policy: Policy) -> frozenset[int]:
+    """The gangs that a policy which evicts opens."""
+    rights = EvictionRights(snapshot, policy, each_alone=True)
+    able = frozenset(_able(snapshot, policy, rights, moves=False))
+    return _without_bases_of_others(snapshot, able)
+
+
 # --- who may be disturbed --------------------------------------------------------
 
 
@@ -171,11 +178,8 @@ def _able(
 
 def _places_extras_first(gang: PodGang, rights: EvictionRights, *, moves: bool) -> bool:
     """Whether extras of a gang would come before all others because its minimum has to run."""
-    if moves:
-        return any(pending(gang))
-    return rights.keeps_its_minimum(gang) and any(
-        group.running_count + group.pending_count > group.min_replicas for group in gang.groups
-    )
+    # Of a gang that keeps its minimum extras are all that may go.
+    return any(pending(gang)) if moves else rights.keeps_its_minimum(gang)
 
 
 def _without_bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozenset[int]:
@@ -183,7 +187,7 @@ def _without_bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozen
     staying = {
         gang.base_gang
         for i, gang in enumerate(snapshot.gangs)
-        if i not in able and any(group.running_count for group in gang.groups)
+        if i not in able and any(running(gang)) and whole_name(gang.base_gang) != gang.name
     }
     return frozenset(i for i in able if snapshot.gangs[i].name not in staying)
 

@@ -352,7 +352,7 @@ class _Run:
                     problem,
                     best.solution,
                     best.score,
-                    asked=self._request.snapshot,
+                    asked=self.prepared.request or self._request.snapshot,
                     deadline=self.explain_by,
                 )
         except Exception as error:

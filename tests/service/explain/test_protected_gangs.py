@@ -216,7 +216,6 @@ def test_a_budget_with_room_protects_nobody() -> None:
     ("fields", "said"),
     [
         ({"on": ("x1",)}, "has 1 pod whose requests are not told"),
-        ({"min": 2}, "waits for 1 pod of its minimum itself"),
         ({"asks": {"same_pcie_nics": 2}}, "has pods with 2 network devices each"),
         (
             {"asks": {"required_reservation": ReservationSelector("reservations/r")}},
@@ -300,6 +299,15 @@ def test_a_gang_about_which_more_is_decided_than_its_place_says_why(
     scenario = scenario.gang("urgent", pods=1, gpus=8, priority=1)
     *_, reason = ask(scenario, EvictionPolicy.REPACK, extras=ExtrasPolicy(extras))
     assert f"gang old (priority 0) {said}; without it the gang would fit;" in reason.message
+
+
+def test_a_gang_that_waits_for_its_minimum_is_not_moved_and_says_so() -> None:
+    group = replace(old("old", "x1", gpus=4), min=2)
+    scenario = Scenario("r1: x1=4/8 | r2: x2=4/4").gang("old", group)
+    *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8), EvictionPolicy.REPACK)
+    assert "gang old (priority 0) waits for 1 pod of its minimum itself; without it" in (
+        reason.message
+    )
 
 
 def test_a_gang_that_does_not_keep_its_levels_where_it_runs_says_so() -> None:

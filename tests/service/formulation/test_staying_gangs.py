@@ -152,8 +152,13 @@ def test_extras_that_come_with_their_priority_keep_a_gang_only_where_its_minimum
     young = replace(running("young", "n0", "n1", minimum=1), start=1000, minimum_run_time=600)
     assert opened(asked(young)) == [0]
     assert opened(asked(young), replace(PREEMPT, extras=extras)) == []
-    whole = replace(young, groups=running("young", "n0", "n1").groups)
-    assert opened(asked(whole), replace(PREEMPT, extras=extras)) == [0]
+
+
+def test_a_gang_that_keeps_its_minimum_and_has_no_extras_is_left_alone() -> None:
+    young = replace(running("young", "n0", "n1"), start=1000, minimum_run_time=600)
+    for policy in BOTH:
+        prepared = open_running_gangs(asked(young), policy)
+        assert (prepared.opened, prepared.exact) == (frozenset(), True)
 
 
 def test_a_gang_on_a_node_that_holds_more_than_it_has_stays() -> None:

@@ -1,0 +1,90 @@
+"""Running gangs that lack pods of their minimum, as two gangs each where they may be evicted.
+
+What runs of such a gang may have to go, may stay while the rest waits, or may be made whole. So it
+becomes a gang of its own behind those of the request, and the rest is based on it:
+
+    its running pods    all stay, or all go; worth nothing, because no minimum is met
+    the gang itself     waits as before; its running pods are places that cannot change
+
+A gang with extras is not divided, because these go alone, and neither is one of a set, because the
+rest would be based on two gangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.request import PodGang, PodGroup, Policy, Snapshot
+from placement_service.formulation.open_gangs import RUNNING
+from placement_service.formulation.running_gangs import gangs_that_may_go
+from placement_service.formulation.running_topology import running
+
+
+def with_running_parts(snapshot: Snapshot, policy: Policy) -> Snapshot:
+    """The snapshot with such gangs divided, those that may be evicted."""
+    if policy.eviction in (EvictionPolicy.NONE, EvictionPolicy.REPACK):
+        return snapshot
+    able = frozenset(_divisible(snapshot))
+    while able:
+        divided = _divided(snapshot, able)
+        parts = dict(zip(sorted(able), range(len(snapshot.gangs), len(divided.gangs)), strict=True))
+        go = gangs_that_may_go(divided, policy)
+        if go.issuperset(parts.values()):
+            return divided
+        able = frozenset(i for i in able if parts[i] in go)
+    return snapshot
+
+
+def _divisible(snapshot: Snapshot) -> Iterator[int]:
+    bases = {gang.base_gang for gang in snapshot.gangs}
+    for i, gang in enumerate(snapshot.gangs):
+        if (
+            gang.is_pending
+            and any(running(gang))
+            and not any(g.fixed_pods or g.running_count > g.min_replicas for g in gang.groups)
+            and not gang.base_gang
+            and gang.name not in bases
+        ):
+            yield i
+
+
+def _divided(snapshot: Snapshot, which: Collection[int]) -> Snapshot:
+    gangs = [_rest(gang) if i in which else gang for i, gang in enumerate(snapshot.gangs)]
+    parts = (_part(snapshot.gangs[i]) for i in sorted(which))
+    return replace(snapshot, gangs=(*gangs, *parts))
+
+
+def _rest(gang: PodGang) -> PodGang:
+    """What waits of a gang; where the other pods run is known, and does not change."""
+    groups = (
+        replace(
+            group,
+            pod_sets=tuple(replace(s, bound_pods=()) for s in group.pod_sets),
+            fixed_pods=group.running_pods,
+        )
+        for group in gang.groups
+    )
+    return replace(gang, groups=tuple(groups), base_gang=gang.name + RUNNING)
+
+
+def _part(gang: PodGang) -> PodGang:
+    """What runs of a gang, all of it needed."""
+    groups = tuple(
+        PodGroup(
+            group.name,
+            group.running_count,
+            tuple(replace(s, pods=()) for s in group.pod_sets if s.bound_pods),
+        )
+        for group in gang.groups
+        if group.running_count
+    )
+    return replace(
+        gang,
+        name=gang.name + RUNNING,
+        groups=groups,
+        packing_scopes=(),
+        previous_nodes=(),
+        volume_claims=(),
+    )

@@ -1,0 +1,137 @@
+"""Running gangs that lack pods of their minimum: they stay as they are, are made whole, or go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.eviction import DisruptionBudget
+from placement_service.entities.queues import GPUS, Queue
+from placement_service.entities.request import PackingScope, Pod, PodGang, Snapshot
+from placement_service.entities.selectors import LabelSelector
+from placement_service.entities.solution import TierName
+from placement_service.formulation.prepare import prepare
+from tests.brute import optimum
+from tests.service.evictions import PREEMPT, RECLAIM, REPACK, running, urgent
+from tests.service.questions import gang, node
+from tests.service.search.answering import Answer, answer
+
+
+def broken(name: str, *nodes: str, lacks: int = 1, waits: int = 1, priority: int = 0) -> PodGang:
+    """A gang of pods with 8 GPUs that lacks some of its minimum; some of these wait."""
+    one = running(name, *nodes, gpus=8, priority=priority)
+    [group] = one.groups
+    [pod_set] = group.pod_sets
+    waiting = tuple(Pod(f"namespaces/ml/pods/{name}-new-{i}") for i in range(waits))
+    sets = (replace(pod_set, pods=waiting),)
+    group = replace(group, min_replicas=len(nodes) + lacks, pod_sets=sets)
+    return replace(one, groups=(group,))
+
+
+def nodes(*gangs: PodGang, free: int = 0) -> Snapshot:
+    """Two nodes that are full, and some that are free."""
+    full = (node("n0", used=8, rack="a"), node("n1", used=8, rack="b"))
+    return Snapshot((*full, *(node(f"f{i}", rack="a") for i in range(free))), gangs)
+
+
+def bound(result: Answer) -> list[tuple[str, str]]:
+    return sorted(
+        (b.gang.rsplit("/", 1)[1], b.node.removeprefix("nodes/")) for b in result.bindings
+    )
+
+
+@pytest.mark.parametrize("waits", [0, 1], ids=["the pod is not there", "the pod waits"])
+def test_it_goes_for_a_gang_of_higher_priority(waits: int) -> None:
+    result = answer(nodes(broken("old", "n0", "n1", waits=waits), urgent()), PREEMPT)
+    assert result.evicted() == ["old", "old"]
+    assert bound(result) == [("urgent", "n0")]
+    assert result.solution.proven
+    assert {e.gang for e in result.evictions} == {"namespaces/ml/podgangs/old"}
+
+
+def test_its_room_is_for_nobody_else() -> None:
+    low = replace(urgent(), priority=0)
+    result = answer(nodes(broken("old", "n0", "n1"), low), PREEMPT)
+    assert (result.bindings, result.evictions, result.solution.proven) == ((), (), True)
+
+
+def test_it_stays_where_there_is_room_elsewhere() -> None:
+    result = answer(nodes(broken("old", "n0", "n1"), urgent(), free=1), PREEMPT)
+    assert (result.evicted(), bound(result)) == ([], [("urgent", "f0")])
+
+
+def test_it_is_made_whole_where_there_is_room_for_that() -> None:
+    result = answer(nodes(broken("old", "n0", "n1"), urgent(), free=2), PREEMPT)
+    assert result.evicted() == []
+    assert [name for name, _ in bound(result)] == ["old", "urgent"]
+    assert result.tier(TierName.ADMITTED) == 32
+    assert result.solution.proven
+
+
+def test_it_is_made_whole_in_the_room_of_a_lower_priority() -> None:
+    one = broken("old", "n0", priority=50)
+    result = answer(nodes(one, running("low", "n1", gpus=8)), PREEMPT)
+    assert (result.evicted(), bound(result)) == (["low"], [("old", "n1")])
+
+
+def test_the_one_with_fewer_pods_goes() -> None:
+    """A gang that is broken is worth nothing; of two such gangs the smaller one is disturbed."""
+    question = nodes(broken("two", "n0", "n1"), broken("one", "f0"), urgent(), free=1)
+    full = tuple(replace(n, requested=question.nodes[0].requested) for n in question.nodes)
+    assert answer(replace(question, nodes=full), PREEMPT).evicted() == ["one"]
+    whole = nodes(broken("two", "n0", "n1"), running("one", "f0", gpus=8), urgent(), free=1)
+    assert answer(replace(whole, nodes=full), PREEMPT).evicted() == ["two", "two"]
+
+
+def test_its_required_level_holds_for_what_it_gets() -> None:
+    scopes = (PackingScope("all", ("worker",), "rack"),)
+    one = replace(broken("old", "n0"), packing_scopes=scopes)
+    mine = answer(nodes(one, running("other", "n1", gpus=8), free=1), PREEMPT)
+    assert bound(mine) == [("old", "f0")]
+    away = replace(one, groups=broken("old", "n1").groups)
+    assert bound(answer(nodes(away, running("other", "n0", gpus=8), free=1), PREEMPT)) == []
+
+
+def test_it_is_reclaimed_by_a_queue_below_its_guarantee() -> None:
+    queues = (
+        Queue("queues/rich", guaranteed={GPUS: 0}),
+        Queue("queues/poor", guaranteed={GPUS: 8}),
+    )
+    old = replace(broken("old", "n0", "n1"), queue="queues/rich")
+    poor = replace(gang("poor", pods=1, gpus=8), queue="queues/poor")
+    result = answer(replace(nodes(old, poor), queues=queues), RECLAIM)
+    assert (result.evicted(), [name for name, _ in bound(result)]) == (["old", "old"], ["poor"])
+
+
+@pytest.mark.parametrize("allowed", [1, 2])
+def test_budgets_protect_it(allowed: int) -> None:
+    selector = LabelSelector((("app", "old"),))
+    budget = DisruptionBudget("namespaces/ml/poddisruptionbudgets/b", selector, allowed)
+    question = replace(
+        nodes(broken("old", "n0", "n1"), urgent()), disruption_budgets=(budget,), as_of=1000
+    )
+    assert len(answer(question, PREEMPT).evictions) == (2 if allowed == 2 else 0)
+
+
+@pytest.mark.parametrize(
+    "protected",
+    [
+        replace(broken("old", "n0", "n1"), not_preemptible=True),
+        replace(broken("old", "n0", "n1"), start=900, minimum_run_time=600),
+    ],
+    ids=["not preemptible", "young"],
+)
+def test_what_must_not_be_disturbed_stays(protected: PodGang) -> None:
+    question = replace(nodes(protected, urgent()), as_of=1000)
+    result = answer(question, PREEMPT)
+    assert (result.evictions, result.bindings) == ((), ())
+    assert optimum(question, PREEMPT).value(TierName.ADMITTED) == 0
+
+
+def test_gangs_of_sets_and_those_that_move_are_not_divided() -> None:
+    old = broken("old", "n0", "n1")
+    based = replace(gang("scaled", pods=1, gpus=8), base_gang=old.name)
+    assert prepare(nodes(old, urgent()), PREEMPT).request is not None
+    assert prepare(nodes(old, based, urgent()), PREEMPT).request is None
+    assert prepare(nodes(old, urgent()), REPACK).request is None
