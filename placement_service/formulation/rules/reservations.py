@@ -206,7 +206,7 @@ class _Formulation:
             # Which pod uses which of them would have to be chosen.
             self.draft.is_exact = False
             chosen, rest = single[:1], [*single[1:], *once]
-        elif len(once) > 1 and not all(self._fits(c, r) for c in owners for r in once):
+        elif len(once) > 1 and not self._are_each_enough(owners, once):
             self.draft.is_exact = False
             chosen, rest = once[:1], once[1:]
         else:
@@ -261,6 +261,14 @@ class _Formulation:
     def _fits(self, pod_class: int, reservation: Reservation) -> bool:
         requests = self.templates[pod_class].requests
         return all(requests.get(r, 0) <= amount for r, amount in reservation.held.items())
+
+    def _are_each_enough(self, owners: Classes, reservations: Sequence[Reservation]) -> bool:
+        """Whether a pod finds in one of them all that it would otherwise take of another."""
+        held = {resource for r in reservations for resource in r.held}
+        asked = [
+            (s, max(self.templates[c].requests.get(s, 0) for c in owners)) for s in sorted(held)
+        ]
+        return all(most <= r.held.get(s, 0) for r in reservations for s, most in asked)
 
     def _slots(self, owners: Collection[int], r: Reservation) -> int:
         """How many pods may use a reservation, as far as it says."""

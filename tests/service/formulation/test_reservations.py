@@ -157,6 +157,16 @@ class TestAllocateOnce:
         placed = scenario.gang("a", Group("own", pods=2, gpus=4)).place().expect(placed=("a",))
         assert sorted(used(placed).values()) == ["r0", "r1"]
 
+    def test_what_one_holds_does_not_help_in_another(self) -> None:
+        """The pod uses "cores", and the GPUs of the other one stay held."""
+        scenario = Scenario("x1=8").hold("cores", "x1", 0, "own", allocate_once=True)
+        scenario = scenario.hold("gpus", "x1", 4, "own", allocate_once=True)
+        cores = replace(scenario.reservations[0], held={CPU: 6000})
+        scenario = replace(scenario, reservations=(cores, scenario.reservations[1]))
+        scenario = scenario.gang("a", Group("own", pods=1, gpus=4, cpus=6), priority=1)
+        scenario = scenario.node("x1", cpus=11).gang("b", Group("w", pods=4, gpus=1, cpus=1))
+        nothing_false_is_proven(scenario, 4)
+
     def test_one_that_a_running_pod_uses_serves_nobody(self) -> None:
         scenario = Scenario("x1=8").hold("held", "x1", 4, "own", allocate_once=True)
         scenario = scenario.gang("b", Group("w", on=("x1",)))
