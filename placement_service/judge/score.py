@@ -232,7 +232,7 @@ def _minimums_added(gang: GangOutcome, policy: Policy) -> int:
 
 
 def _bands(outcome: Outcome, policy: Policy) -> list[int]:
-    """Waiting times that some gang has exceeded: the starvation time, double that, and so on.
+    """Waiting times that some gang has exceeded: the starvation time, four times that, and so on.
 
     The longest first.
     """
@@ -241,7 +241,7 @@ def _bands(outcome: Outcome, policy: Policy) -> list[int]:
     longest = max((_waited(outcome, gang.gang) for gang in outcome.gangs), default=0)
     bands = [policy.starvation_after]
     while bands[-1] < longest:
-        bands.append(max(1, bands[-1] * 2))
+        bands.append(max(1, bands[-1] * 4))
     return bands[::-1]
 
 

@@ -1,10 +1,10 @@
 """The first tier: by priority from high to low, the most value of gangs whose minimum is met.
 
 Within one priority, what runs stays and what runs in part is made whole first. Then come gangs that
-wait longer than `Policy.starvation_after`, those that wait longest first: each time the waiting
-time of a gang doubles, it comes before all gangs that have waited less, so that larger gangs do not
-outweigh it for ever. Then come GPUs inside the guaranteed amounts of queues, which with RECLAIM
-come before all that. These goals only choose among gangs; the value of all is reported.
+wait longer than `Policy.starvation_after`, and first those that wait four times as long, sixteen
+times, and so on, so that larger gangs do not outweigh them for ever. Then come GPUs inside the
+guaranteed amounts of queues, which with RECLAIM come before all that. These goals only choose among
+gangs; the value of all is reported.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from placement_service.formulation.tiers.goal import Fewest, Goal, GoalModel, Te
 def priorities(problem: Problem) -> tuple[int, ...]:
     """The priorities of all pending gangs, from high to low."""
     return tuple(sorted({g.priority for g in problem.pending}, reverse=True))
+
+
+#: A starving gang that has waited so many times as long comes before the others.
+LONGER = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +161,7 @@ def _of_priority(problem: Problem, priority: int, every: list[Gang]) -> Iterator
 
 
 def _starved(problem: Problem, gangs: list[Gang]) -> list[list[Gang]]:
-    """Gangs that wait longer than the starvation time, than twice that, and so on; longest
+    """Gangs that wait longer than the starvation time, than `LONGER` times that, and so on; longest
     first."""
     patience = problem.policy.starvation_after
     found: list[list[Gang]] = []
@@ -166,5 +170,5 @@ def _starved(problem: Problem, gangs: list[Gang]) -> list[list[Gang]]:
         if not starved:
             break
         found.insert(0, starved)
-        patience = max(1, 2 * patience)
+        patience = max(1, LONGER * patience)
     return found

@@ -71,10 +71,13 @@ class TestWhoComesFirst:
         scenario = scenario.gang("high", pods=1, gpus=8, priority=1)
         scenario.place().expect(placed={"high"}, proven=True)
 
-    def test_who_starves_twice_as_long_goes_before_larger_ones_that_starve(self) -> None:
-        scenario = PATIENT.gang("patient", pods=1, gpus=2, waited=3 * HOUR)
+    @pytest.mark.parametrize(("hours", "first"), [(4, "eight"), (5, "patient")])
+    def test_who_starves_far_longer_goes_before_larger_ones_that_starve(
+        self, hours: int, first: str
+    ) -> None:
+        scenario = PATIENT.gang("patient", pods=1, gpus=2, waited=hours * HOUR)
         scenario = scenario.gang("eight", pods=1, gpus=8, waited=HOUR + 60)
-        scenario.place().expect(placed={"patient"}, proven=True)
+        scenario.place().expect(placed={first}, proven=True)
 
     @pytest.mark.parametrize("guaranteed", [4, 2**53])
     def test_gpus_inside_the_guarantee_of_their_queue_go_before_more_gpus(
