@@ -10,7 +10,7 @@ from placement_service.cp_sat.rules import (
     domain_capacity,
     exclusion,
     exclusive_groups,
-    left_over,
+    reserved_room,
     spread,
 )
 from placement_service.cp_sat.rules.counts import DomainCounts
@@ -18,8 +18,8 @@ from placement_service.formulation.rules.affinity import Affinity
 from placement_service.formulation.rules.domain_capacity import DomainCapacity
 from placement_service.formulation.rules.exclusion import Exclusion
 from placement_service.formulation.rules.exclusive_groups import ExclusiveGroups
-from placement_service.formulation.rules.left_over import LeftOver
 from placement_service.formulation.rules.protocol import Rule
+from placement_service.formulation.rules.reserved_room import ReservedRoom
 from placement_service.formulation.rules.spread import Spread
 
 _POST: Mapping[type[Rule], Callable[[DomainCounts, Any], None]] = {
@@ -28,7 +28,7 @@ _POST: Mapping[type[Rule], Callable[[DomainCounts, Any], None]] = {
     ExclusiveGroups: exclusive_groups.post,
     Spread: spread.post,
     Affinity: affinity.post,
-    LeftOver: left_over.post,
+    ReservedRoom: reserved_room.post,
 }
 
 

@@ -11,11 +11,10 @@ several reservations on a node the first holds for each set of them and the pods
 none of these. Reservations that no pod may use are taken off what is free.
 
 Where owners cannot take all of a reservation (a restricted one holds 5 GPUs for pods of 2) the
-rest is subtracted as well. That is exact for the usual reservations. Where it leaves less room than
-there is, `is_exact` is false, and nothing is proven of the problem.
-
-What the one pod of an allocate-once reservation leaves over is free once that pod is there: that is
-a rule of the node (`left_over`), and in columns the reservation holds what its user takes at least.
+rest is subtracted as well. That is exact for the usual reservations. Where it would leave less room
+than there is, because pods may choose or leave something over for others, the node gets a rule of
+its own (`reserved_room`), and columns hold what nobody else can have in any case. With too many of
+them `is_exact` is false, and nothing is proven of the problem.
 
     formulation   `reservation_owners` tells pod classes apart, `formulate` makes columns
     heuristic, bounds, cp_sat     know columns only
@@ -26,21 +25,26 @@ a rule of the node (`left_over`), and in columns the reservation holds what its 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
 import numpy as np
 
+from placement_service.entities.node import HOSTNAME
 from placement_service.entities.request import Node, Snapshot
 from placement_service.entities.reservations import Reservation
 from placement_service.formulation.arrays import UNLIMITED, Ints
+from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.rules.draft import Column, RuleDraft
-from placement_service.formulation.rules.left_over import Group, LeftOvers, Room
 from placement_service.formulation.rules.reservation_owners import names_pods, users_that_run
+from placement_service.formulation.rules.reserved_room import MOST_PODS, Kind, ReservedRoom, Row
 
 #: Reservations of one node that are told apart; further ones are held for nobody.
 MOST_ON_A_NODE = 4
+#: Nodes on which pods choose, and reservations, and kinds of owners, that are told apart there.
+MOST_RULED = 16
+MOST_CHOSEN = 8
 #: The suffix of columns that count a resource beside what is held for others.
 BESIDE = " beside reservations"
 #: Columns for all reservations together; further ones are held for nobody.
@@ -75,14 +79,6 @@ class _Held:
     owners: Classes
     amounts: dict[str, int]
     waste: dict[str, int] = field(default_factory=dict)
-    #: Reservations of which each is free once it serves a pod, and what that pod takes at least.
-    once: int = 0
-    least: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def taken_at_least(self) -> Mapping[str, int]:
-        """What others can never have of it."""
-        return self.least if self.once else self.amounts
 
 
 def formulate(draft: RuleDraft) -> None:
@@ -105,7 +101,10 @@ class _Formulation:
                 self.owners.setdefault(i, set()).add(c)
         self.columns: dict[tuple[Classes, str], Ints] = {}
         self.asking: dict[str, Classes] = {}
-        self.left_overs = LeftOvers(draft)
+        #: Whether room is left out on the node that is looked at.
+        self.loses = False
+        #: The nodes with a rule of their own.
+        self.ruled: list[int] = []
         #: Where pods that require a reservation have one, and how many of them fit there.
         self.slots: dict[int, Ints] = {
             c: np.zeros(len(self.nodes), dtype=np.int64)
@@ -138,7 +137,9 @@ class _Formulation:
             capacity = np.max([self.slots[c] for c in classes], axis=0)
             take = np.zeros(len(self.templates), dtype=np.int64)
             take[classes] = 1
-            if len(classes) > 1:
+            several = np.sum([self.slots[c] > 0 for c in classes], axis=0)
+            several[self.ruled] = 0
+            if several.max(initial=0) > 1:
                 self.draft.is_exact = False
             self.draft.columns.append(Column("reservation slots", capacity, take))
 
@@ -148,31 +149,101 @@ class _Formulation:
     # --- one node -----------------------------------------------------------------
 
     def _on_node(self, n: int, indices: Sequence[int]) -> None:
-        groups: dict[Classes, list[int]] = {}
+        groups: dict[Classes, list[Reservation]] = {}
         for i in indices:
             able = frozenset(
                 c
                 for c in self.owners.get(i, ())
                 if self.draft.eligible[c, n] and self._may_use(c, self.reservations[i])
             )
-            groups.setdefault(able, []).append(i)
-        held: list[_Held] = []
+            groups.setdefault(able, []).append(self.reservations[i])
         # The largest first; classes that own several reservations here use the first.
+        order = sorted(groups.items(), key=lambda g: (-len(g[0]), sorted(g[0])))
+        self.loses = any(len(owners & self.slots.keys()) > 1 for owners in groups)
+        held: list[_Held] = []
         seen: set[int] = set()
-        order = sorted(groups.items(), key=lambda g: (-len(g[0]), sorted(g[0]), g[1]))
         for owners, mine in order:
             if owners & seen or (owners and len(held) >= MOST_ON_A_NODE):
-                self.draft.is_exact = False
+                self.loses = True
                 owners = frozenset()
             seen |= owners
-            held += self._together(n, owners, [self.reservations[i] for i in mine])
+            held += self._together(n, owners, mine)
         if self._is_overfull(n, held):
             # More is held than there is: an owner that takes its own part leaves others no less.
-            self.draft.is_exact = False
+            self.loses = True
             for c in self.slots:
                 self.slots[c][n] = 0
             held = [_Held(frozenset(), h.amounts) for h in held]
+        elif self.loses and (chosen := self._chosen(n, order)):
+            self.loses, held = False, chosen
+        self.draft.is_exact = self.draft.is_exact and not self.loses
         self._hold(n, held)
+
+    def _chosen(
+        self, n: int, groups: Sequence[tuple[Classes, Sequence[Reservation]]]
+    ) -> list[_Held] | None:
+        """Makes a rule of the node, by which pods choose their reservations; what is left for
+        columns. None where that would be too much.
+        """
+        draft = self.draft
+        some = [(owners, mine) for owners, mine in groups if owners]
+        nobody = [dict(r.held) for owners, mine in groups if not owners for r in mine]
+        holders = [(owners, r) for owners, mine in some for r in mine]
+        number, level = draft.level(HOSTNAME)
+        at = int(level.domain[n])
+        every = sorted(frozenset[int]().union(*(owners for owners, _ in some)))
+        if (
+            len(self.ruled) >= MOST_RULED
+            or sum(draft.counts) > MOST_PODS
+            or len(holders) > MOST_CHOSEN
+            or len(every) > MOST_CHOSEN
+            or at < 0
+            or (level.domain == at).sum() > 1
+        ):
+            return None
+        rows = []
+        for resource in sorted({s for _, r in holders for s in r.held}):
+            take = np.array([t.requests.get(resource, 0) for t in self.templates], dtype=np.int64)
+            take[~draft.eligible[:, n]] = 0
+            take[list(self.ignoring)] = 0
+            limit = self.nodes[n].free(resource) - sum(h.get(resource, 0) for h in nobody)
+            amounts = tuple(r.held.get(resource, 0) for _, r in holders)
+            row = Row(take, amounts, limit).measured()
+            if row is None:
+                return None
+            rows.append(row)
+        if not rows:
+            return None
+        kinds = tuple(
+            Kind(
+                tuple(every.index(c) for c in sorted(owners)),
+                r.allocate_once or names_pods(r),
+                r.restricted,
+                r.allocate_once,
+            )
+            for owners, r in holders
+        )
+        insist = tuple(c in self.slots for c in every)
+        classes = tuple(map(ClassIdx, every))
+        draft.rules.append(ReservedRoom(number, at, classes, insist, kinds, tuple(rows)))
+        draft.special[every] = True
+        for row in rows:
+            draft.special |= row.take > 0
+        self.ruled.append(n)
+        for c in every:
+            if c in self.slots:
+                self.slots[c][n] = UNLIMITED
+        held = [_Held(owners, self._least(owners, mine)) for owners, mine in some]
+        return [*held[:MOST_ON_A_NODE], *(_Held(frozenset(), amounts) for amounts in nobody)]
+
+    def _least(self, owners: Classes, reservations: Sequence[Reservation]) -> dict[str, int]:
+        """What some reservations keep from all others, whoever uses them."""
+        least = Counter[str]()
+        for r in reservations:
+            for resource, amount in r.held.items():
+                ask = min(self.templates[c].requests.get(resource, 0) for c in owners)
+                least[resource] += min(amount, ask) if r.allocate_once else amount
+        return dict(least)
 
     def _is_overfull(self, n: int, held: Sequence[_Held]) -> bool:
         total: dict[str, int] = {}
@@ -199,68 +270,30 @@ class _Formulation:
         single = sorted((r for r in reservations if r not in once), key=lambda r: r.name)
         if any(not r.allocate_once and len(r.owners) > 1 for r in once):
             self.draft.is_exact = False
-        counted = None if single else self._counted(n, owners, once)
-        if counted is not None:
-            chosen, rest = once, []
-        elif single and (once or len(single) > 1):
+        if single and (once or len(single) > 1):
             # Which pod uses which of them would have to be chosen.
-            self.draft.is_exact = False
+            self.loses = True
             chosen, rest = single[:1], [*single[1:], *once]
         elif len(once) > 1 and not self._are_each_enough(owners, once):
-            self.draft.is_exact = False
+            self.loses = True
             chosen, rest = once[:1], once[1:]
         else:
             chosen, rest = [*single, *once], []
         if any(r.restricted and r in single for r in chosen) and len(owners) > 1:
             # Which of unlike pods share it would have to be chosen: it serves the largest class.
-            self.draft.is_exact = False
+            self.loses = True
             owners = frozenset({max(owners, key=lambda c: (self.draft.counts[c], -c))})
-        found = counted or _Held(owners, {})
+        found = _Held(owners, {})
         for r in chosen:
             usable = self._slots(owners, r)
             for c in owners & self.slots.keys():
                 self.slots[c][n] = min(UNLIMITED, int(self.slots[c][n]) + usable)
             for resource, amount in r.held.items():
-                if counted is not None:
-                    continue
                 found.amounts[resource] = found.amounts.get(resource, 0) + amount
                 waste = self._waste(n, owners, r, resource, amount)
                 if waste:
                     found.waste[resource] = found.waste.get(resource, 0) + waste
         return [found, *(_Held(frozenset(), dict(r.held)) for r in rest)]
-
-    def _counted(
-        self, n: int, owners: Classes, reservations: Sequence[Reservation]
-    ) -> _Held | None:
-        """Allocate-once reservations that hold the same, where it matters how many are used."""
-        first = reservations[0]
-        if any(not r.allocate_once or r.held != first.held for r in reservations):
-            return None
-        least = {
-            resource: min(amount, *(self.templates[c].requests.get(resource, 0) for c in owners))
-            for resource, amount in first.held.items()
-        }
-        times = len(reservations)
-        matters = (times > 1 and not all(self._fits(c, first) for c in owners)) or any(
-            amount > least[resource]
-            and (self._are_unlike(owners, resource) or self._could_use(n, owners, first, resource))
-            for resource, amount in first.held.items()
-        )
-        if not (matters and self.left_overs.may_count(n)):
-            return None
-        return _Held(
-            owners,
-            {resource: times * amount for resource, amount in first.held.items()},
-            once=times,
-            least={resource: times * amount for resource, amount in least.items()},
-        )
-
-    def _are_unlike(self, owners: Classes, resource: str) -> bool:
-        return len({self.templates[c].requests.get(resource, 0) for c in owners}) > 1
-
-    def _fits(self, pod_class: int, reservation: Reservation) -> bool:
-        requests = self.templates[pod_class].requests
-        return all(requests.get(r, 0) <= amount for r, amount in reservation.held.items())
 
     def _are_each_enough(self, owners: Classes, reservations: Sequence[Reservation]) -> bool:
         """Whether a pod finds in one of them all that it would otherwise take of another."""
@@ -294,7 +327,7 @@ class _Formulation:
             unlike = min(asks) < max(asks)
             if left and (unlike or (r.allocate_once and self._could_use(n, owners, r, resource))):
                 # One that asks for more would leave less.
-                self.draft.is_exact = False
+                self.loses = True
             return left
         if not r.restricted:
             return 0
@@ -325,18 +358,12 @@ class _Formulation:
         everyone = frozenset(range(len(self.templates)))
         nobody = [h.amounts for h in held if not h.owners]
         some = [h for h in held if h.owners]
-        if once := [h for h in some if h.once]:
-            groups = [
-                Group(h.owners, h.once, {r: a // h.once for r, a in h.amounts.items()})
-                for h in once
-            ]
-            self.left_overs.hold(n, groups, self._rooms(node, nobody, some))
         for chosen in _subsets(some):
             guests = everyone.difference(self.ignoring, *(h.owners for h in chosen))
             amounts = Counter[str]()
             for of_some in (
                 *nobody,
-                *(h.taken_at_least for h in chosen),
+                *(h.amounts for h in chosen),
                 *(h.waste for h in some if h not in chosen),
             ):
                 amounts.update(of_some)
@@ -345,23 +372,6 @@ class _Formulation:
                     _add(self.draft.withheld, resource, n, amount, len(self.nodes))
                 else:
                     self._column(n, node, guests, resource, amount)
-
-    def _rooms(
-        self, node: Node, nobody: Sequence[Mapping[str, int]], some: Sequence[_Held]
-    ) -> Iterator[Room]:
-        """What there is beside reservations that are not free once they serve a pod, for each set
-        of these and the pods that own none of them.
-        """
-        resources = sorted({r for h in some if h.once for r in h.amounts})
-        kept = [h for h in some if not h.once]
-        for chosen in _subsets(kept):
-            owners = (h.owners for h in chosen)
-            guests = frozenset(range(len(self.templates))).difference(self.ignoring, *owners)
-            held = [*nobody, *(h.amounts for h in chosen)]
-            held += (h.waste for h in kept if h not in chosen)
-            for resource in resources:
-                amount = node.free(resource) - sum(of.get(resource, 0) for of in held)
-                yield Room(guests, resource, max(0, amount))
 
     def _asking(self, resource: str) -> Classes:
         """The classes that ask for a resource."""

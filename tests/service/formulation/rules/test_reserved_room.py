@@ -1,4 +1,6 @@
-"""What the user of an allocate-once reservation leaves over is free, and until then all is held."""
+"""Pods choose among the reservations of a node, and what the user of an allocate-once one leaves
+over is free; until then all of it is held.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ from placement_service.entities.request import CPU
 from placement_service.entities.reservations import ReservationSelector
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import ClassIdx, LevelIdx
-from placement_service.formulation.rules import left_over
-from placement_service.formulation.rules.left_over import LeftOver, Row
+from placement_service.formulation.rules import reservations
 from placement_service.formulation.rules.protocol import NO_CEILING
+from placement_service.formulation.rules.reserved_room import Kind, ReservedRoom, Row
+from tests.drawing import GPU
 from tests.placed import Placed
 from tests.scenario import Group, Scenario
 
@@ -106,11 +109,80 @@ def test_other_resources_are_left_over_too() -> None:
     scenario.gang("b", Group("w", pods=1, cpus=50)).place().expect(placed=("a", "b"))
 
 
-@pytest.mark.parametrize("most", ["_MOST_NODES", "_MOST_PODS"])
+def test_one_that_holds_nothing_serves_whoever_insists_on_it() -> None:
+    held = replace(Scenario("x1=8").hold("held", "x1", 0, "p", "q").reservations[0], held={})
+    for empty in (held, replace(held, held={GPU: 0})):
+        scenario = replace(Scenario("x1=8"), reservations=(empty,))
+        groups = (Group(g, pods=1, gpus=n, asks=REQUIRED) for g, n in (("p", 2), ("q", 4)))
+        scenario.gang("a", *groups).place(seconds=2).expect(placed=("a",))
+
+
+class TestChoosing:
+    """Pods that ask for unlike amounts, and several reservations of one owner."""
+
+    def test_unlike_owners_share_a_restricted_one(self) -> None:
+        scenario = Scenario("x1=8 x2=8").hold("held", "x1", 6, "p", "q", restricted=True)
+        scenario = scenario.gang("a", Group("p", pods=1, gpus=2), Group("q", pods=1, gpus=4))
+        scenario = scenario.gang("b", pods=1, gpus=2).gang("c", pods=1, gpus=8)
+        placed = scenario.place().expect(placed=("a", "b", "c"), admitted=16)
+        assert used(placed) == {"held"}
+
+    def test_gangs_share_a_restricted_one(self) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 8, "own", restricted=True)
+        scenario = scenario.gang("a", Group("own", pods=1, gpus=2))
+        scenario.gang("b", Group("own", pods=2, gpus=3)).place().expect(placed=("a", "b"))
+
+    def test_no_more_of_them_than_it_holds(self) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 7, "p", "q", restricted=True)
+        three, two = Group("p", pods=2, gpus=3, min=1), Group("q", pods=2, gpus=2, min=1)
+        # Seven for three and two and two; the eighth is free, and no pod of one is there.
+        scenario.gang("a", three, two).place().expect(new={"a": 3})
+
+    def test_each_in_the_one_of_its_size(self) -> None:
+        scenario = Scenario("x1=8").hold("four", "x1", 4, "p", "q", allocate_once=True)
+        scenario = scenario.hold("two", "x1", 2, "p", "q", allocate_once=True)
+        scenario = scenario.gang("a", Group("p", pods=1, gpus=4), Group("q", pods=1, gpus=2))
+        placed = scenario.gang("b", pods=1, gpus=2).place().expect(placed=("a", "b"))
+        assert used(placed) == {"four", "two"}
+
+    def test_the_one_that_leaves_more_to_others(self) -> None:
+        scenario = Scenario("x1=8").hold("four", "x1", 4, "own", allocate_once=True)
+        scenario = scenario.hold("two", "x1", 2, "own", allocate_once=True)
+        scenario = scenario.gang("a", Group("own", pods=1, gpus=2)).gang("b", pods=1, gpus=4)
+        assert used(scenario.place().expect(placed=("a", "b"))) == {"four"}
+
+    def test_one_for_many_pods_beside_one_for_one(self) -> None:
+        scenario = Scenario("x1=8").hold("once", "x1", 4, "own", allocate_once=True)
+        scenario = scenario.hold("many", "x1", 2, "own")
+        scenario = scenario.gang("a", Group("own", pods=2, gpus=3)).gang("b", pods=1, gpus=2)
+        scenario.place().expect(placed=("a", "b"))
+
+    def test_two_for_many_pods(self) -> None:
+        scenario = Scenario("x1=8").hold("p", "x1", 4, "own").hold("q", "x1", 4, "own")
+        scenario.gang("a", Group("own", pods=2, gpus=4)).place().expect(placed=("a",))
+
+    def test_owners_of_one_and_of_both(self) -> None:
+        scenario = Scenario("x1=8").hold("both", "x1", 4, "p", "q", allocate_once=True)
+        scenario = scenario.hold("one", "x1", 4, "q", allocate_once=True)
+        scenario = scenario.gang("a", Group("p", pods=1, gpus=4), Group("q", pods=1, gpus=4))
+        assert used(scenario.place().expect(placed=("a",))) == {"both", "one"}
+
+    def test_unlike_pods_that_run_in_it_or_not_at_all(self) -> None:
+        scenario = Scenario("x1=8 x2=8").hold("held", "x1", 6, "p", "q", restricted=True)
+        groups = (
+            Group("p", pods=1, gpus=2, asks=REQUIRED),
+            Group("q", pods=1, gpus=4, asks=REQUIRED),
+        )
+        scenario.gang("a", *groups).place().expect(placed=("a",))
+        more = Group("p", pods=2, gpus=2, asks=REQUIRED), groups[1]
+        scenario.gang("a", *more).place().expect(placed=())
+
+
+@pytest.mark.parametrize("most", ["MOST_RULED", "MOST_PODS", "MOST_CHOSEN"])
 def test_with_very_many_room_is_left_out_and_nothing_proven(
     most: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(left_over, most, 0)
+    monkeypatch.setattr(reservations, most, 0)
     scenario = ONE.gang("a", Group("own", pods=1, gpus=3)).gang("b", pods=1, gpus=5)
     problem = formulate(scenario.snapshot(), scenario.policy)
     assert not problem.exact
@@ -120,8 +192,9 @@ def test_with_very_many_room_is_left_out_and_nothing_proven(
 class TestRule:
     """Two reservations of three for class 0 in domain 1; class 1 takes two, of eight."""
 
-    ROW = Row(np.array([1, 2, 0]), (3,), 8)
-    RULE = LeftOver(LevelIdx(0), 1, (np.array([True, False, False]),), (2,), (ROW,))
+    ROW = Row(np.array([1, 2, 0]), (3, 3), 8)
+    ONCE = Kind((0,), single=True, restricted=False, ends=True)
+    RULE = ReservedRoom(LevelIdx(0), 1, (ClassIdx(0),), (False,), (ONCE, ONCE), (ROW,))
 
     def pods(self, owners: int, load: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         return np.array([[0, owners], [9, load]])
@@ -137,14 +210,19 @@ class TestRule:
         assert self.RULE.holds(self.pods(1, 5))
         assert not self.RULE.holds(self.pods(0, 5))
 
+    def test_who_insists_on_one_gets_one(self) -> None:
+        insisting = replace(self.RULE, insist=(True,))
+        assert insisting.holds(self.pods(2, 2))
+        assert not insisting.holds(self.pods(3, 3))
+
     def test_so_many_more_guests_fit(self) -> None:
         ceiling = self.RULE.ceiling(self.pods(1, 1), ClassIdx(1), [ClassIdx(1)])
         assert ceiling is not None
         assert ceiling.by_domain.tolist() == [NO_CEILING, 2, NO_CEILING]
         assert self.RULE.ceiling(self.pods(1, 1), ClassIdx(1), [ClassIdx(0)]) is None
 
-    def test_large_amounts_are_counted_in_a_common_measure(self) -> None:
-        row, exact = Row(np.array([1 << 50, 3 << 50]), (1 << 50,), 4 << 50).measured()
-        assert (row.take.tolist(), row.held, row.limit, exact) == ([1, 3], (1,), 4, True)
-        row, exact = Row(np.array([3, 1]), (5,), (1 << 50) + 1).measured()
-        assert (row.take.tolist(), row.held, exact) == ([1, 1], (1,), False)
+    def test_amounts_are_counted_in_a_common_measure(self) -> None:
+        row = Row(np.array([1 << 50, 3 << 50]), (1 << 50,), 4 << 50).measured()
+        assert row is not None
+        assert (row.take.tolist(), row.held, row.limit) == ([1, 3], (1,), 4)
+        assert Row(np.array([3, 1 << 50]), (5,), (1 << 50) + 1).measured() is None
