@@ -60,7 +60,7 @@ class Naming:
         Raises ValueError when a set is given more pods than it has, IndexError when
         an index is outside the snapshot: both are defects of the engine.
         """
-        rows = [(a.gang, a.group, a.pod_set, a.node, a.count) for a in assignments]
+        rows = tuple(assignments)
         if not rows:
             return ()
         gang, group, pod_set, node, count = np.array(rows, dtype=np.int64).T

@@ -65,15 +65,14 @@ class Tier:
         return abs(self.bound - self.value) / max(1.0, abs(self.value))
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """`count` pods of one pod set on one node; all indices into the snapshot."""
+class Assignment(NamedTuple):
+    """`pods` of one pod set on one node; all indices into the snapshot."""
 
     gang: int
     group: int
     pod_set: int
     node: int
-    count: int
+    pods: int
 
 
 class FewestDomains(NamedTuple):

@@ -53,7 +53,7 @@ class Extras:
         self._new: dict[tuple[int, int, int], int] = {}
         for a in solution.assignments:
             key = (a.gang, a.group, a.pod_set)
-            self._new[key] = self._new.get(key, 0) + a.count
+            self._new[key] = self._new.get(key, 0) + a.pods
 
     def waiting(self, gang: Gang) -> dict[SetOf, int]:
         """The pods that still wait, by pod set."""

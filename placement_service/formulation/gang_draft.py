@@ -215,7 +215,7 @@ class GangDraft:
             i = first.get((GroupIdx(home.group), PodSetIdx(home.pod_set)))
             # The other members of a bundle come with its first.
             if i is not None:
-                count = home.count // demands[i].members[0].pods
+                count = home.pods // demands[i].members[0].pods
                 yield UnitsOnNode(DemandIdx(i), NodeIdx(home.node), count)
 
     def _keeps(self, demands: Sequence[Demand]) -> Iterator[int]:

@@ -46,7 +46,7 @@ def formulate(
     at_home: Counter[int] = Counter()
     for h in homes:
         template = snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template
-        at_home[h.gang] += h.count * policy.milli_gpus(template)
+        at_home[h.gang] += h.pods * policy.milli_gpus(template)
     needs: dict[str, dict[GangIdx, int]] = {}
     for index, gang in enumerate(snapshot.gangs):
         if gang.queue not in left:

@@ -82,7 +82,7 @@ class PlanNames:
         bindings = self._bindings(new)
         placed = Counter[_SetOnNode]()
         for a in assignments:
-            placed[_SetOnNode(a.gang, a.group, a.pod_set, a.node)] += a.count
+            placed[_SetOnNode(a.gang, a.group, a.pod_set, a.node)] += a.pods
         if policy.eviction is EvictionPolicy.REPACK:
             lost = list(_moved(prepared, placed))
         else:
@@ -121,7 +121,7 @@ def _with_devices(
 def _gone(prepared: Prepared, placed: Mapping[_SetOnNode, int]) -> Iterator[_Lost]:
     for home in prepared.homes:
         stay = placed.get(_SetOnNode(home.gang, home.group, home.pod_set, home.node), 0)
-        if stay >= home.count:
+        if stay >= home.pods:
             continue
         group = prepared.snapshot.gangs[home.gang].groups[home.group]
         pods = sorted((p.name for p in group.pod_sets[home.pod_set].pods), key=natural_key)
@@ -138,7 +138,7 @@ def _moved(prepared: Prepared, placed: Mapping[_SetOnNode, int]) -> Iterator[_Lo
         now[at.gang][at] = count
     for gang, mine in homes.items():
         there = now[gang]
-        at_home = {_SetOnNode(gang, h.group, h.pod_set, h.node): h.count for h in mine}
+        at_home = {_SetOnNode(gang, h.group, h.pod_set, h.node): h.pods for h in mine}
         if there == at_home:
             continue
         kept = Counter[int]()
@@ -166,7 +166,7 @@ def _moved_of_set(
     # The pods of a set stand in the order of the homes.
     waiting = iter(prepared.snapshot.gangs[gang].groups[group].pod_sets[pod_set].pods)
     for h in homes:
-        at_home[h.node] = sorted((next(waiting).name for _ in range(h.count)), key=natural_key)
+        at_home[h.node] = sorted((next(waiting).name for _ in range(h.pods)), key=natural_key)
     leaving: list[tuple[str, int]] = []
     open_slots: list[int] = []
     for (_, r, s, node), count in sorted(placed.items()):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import TypeVar
 
 from placement_service.entities.solution import Assignment, Solution
@@ -59,25 +61,22 @@ def assignments(problem: Problem, plan: Plan) -> tuple[Assignment, ...]:
             for group, pod_set, pods in demands[d].members:
                 spot = (group, pod_set, n)
                 counts[spot] = counts.get(spot, 0) + count * pods
-        found += [Assignment(index, g, s, n, k) for (g, s, n), k in sorted(counts.items())]
+        found += [Assignment._make((index, *spot, count)) for spot, count in sorted(counts.items())]
     return tuple(found)
 
 
 def from_solution(problem: Problem, solution: Solution) -> Plan:
     """The inverse of `assignments`."""
-    where: dict[tuple[int, int, int], dict[int, int]] = {}
-    for a in solution.assignments:
-        where.setdefault((a.gang, a.group, a.pod_set), {})[a.node] = a.count
-    plan: dict[GangIdx, Units] = {}
-    for gang in problem.gangs:
-        counts: dict[tuple[int, int], int] = {}
-        for d, demand in enumerate(gang.demands):
-            group, pod_set, pods = demand.members[0]
-            for node, count in where.get((gang.index, group, pod_set), {}).items():
-                counts[d, node] = count // pods
-        if counts:
-            plan[gang.index] = units_of(counts)
-    return plan
+    counts: dict[GangIdx, dict[tuple[int, int], int]] = {}
+    for index, mine in groupby(solution.assignments, key=attrgetter("gang")):
+        gang = problem.gangs[index]
+        # The other members of a bundle come with its first.
+        first = {d.members[0][:2]: (i, d.members[0].pods) for i, d in enumerate(gang.demands)}
+        for _, group, pod_set, node, count in mine:
+            if (group, pod_set) in first:
+                demand, pods = first[group, pod_set]
+                counts.setdefault(gang.index, {})[demand, node] = count // pods
+    return {index: units_of(units) for index, units in sorted(counts.items())}
 
 
 def pods_at_home(gang: Gang) -> int:

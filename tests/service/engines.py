@@ -28,7 +28,7 @@ def last_node(problem: Problem, start: Solution) -> Solution:
     """The same plan, with everything on the last node and proven."""
     node = problem.node_count - 1
     tiers = tuple(Tier(t.name, t.value, t.value) for t in start.tiers)
-    moved = tuple(replace(a, node=node) for a in start.assignments)
+    moved = tuple(a._replace(node=node) for a in start.assignments)
     return replace(start, assignments=moved, tiers=tiers, phase="moved")
 
 

@@ -77,7 +77,7 @@ def test_names_do_not_depend_on_the_order_of_the_request() -> None:
     question = snapshot(3, (gang("a", pods=2, gpus=4), gang("b", pods=2, gpus=4)))
     turned = replace(question, nodes=question.nodes[::-1], gangs=question.gangs[::-1])
     here = [Assignment(0, 0, 0, 0, 1), Assignment(0, 0, 0, 2, 1), Assignment(1, 0, 0, 1, 2)]
-    there = [replace(a, gang=1 - a.gang, node=2 - a.node) for a in here]
+    there = [a._replace(gang=1 - a.gang, node=2 - a.node) for a in here]
     assert name_pods(question, here) == name_pods(turned, there)
 
 

@@ -33,7 +33,7 @@ def test_without_a_policy_nothing_is_open() -> None:
 def test_a_gang_of_lower_priority_is_open_with_its_room_free() -> None:
     result = open_running_gangs(cluster(running("old", "n0", gpus=8), urgent()), PREEMPT)
     assert result.opened == {0}
-    assert [(h.node, h.count) for h in result.homes] == [(0, 1)]
+    assert [(h.node, h.pods) for h in result.homes] == [(0, 1)]
     assert result.snapshot.nodes[0].requested.get(GPU, 0) == 0
     [pod_set] = result.snapshot.gangs[0].groups[0].pod_sets
     assert [pod.name for pod in pod_set.pods] == ["namespaces/ml/pods/old-0"]
@@ -120,7 +120,7 @@ def test_what_is_moved_has_to_run_whole() -> None:
     assert old.priority == MUST_RUN
     assert old.groups[0].min_replicas == 2
     assert result.minimums == {(0, 0): 1}
-    assert sum(h.count for h in result.homes) == 2
+    assert sum(h.pods for h in result.homes) == 2
 
 
 def test_a_share_of_a_gpu_gives_way_where_all_that_wait_may_use_its_room() -> None:
