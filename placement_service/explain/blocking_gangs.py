@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,6 +44,14 @@ class Rival:
 
     gangs: tuple[int, ...]
     takes: tuple[tuple[ClassIdx, Ints, Ints], ...]
+
+
+class _Units(NamedTuple):
+    """Units of one pod class: of which rival each some are, their node, and how many times."""
+
+    who: Ints
+    nodes: Ints
+    times: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +120,13 @@ class Rivals:
         np.add.at(self._freed, where, freed)
         self._known: dict[tuple[int, int], tuple[Ints, Ints]] = {}
         self._who, self._node = np.divmod(distinct, max(1, count))
+        of_class: dict[ClassIdx, list[tuple[Ints, Ints, Ints]]] = {}
+        for number, pod_class, nodes, units in pairs:
+            mine = (np.full(len(nodes), number), nodes, units)
+            of_class.setdefault(pod_class, []).append(mine)
+        self._units = {
+            s: _Units(*map(np.concatenate, zip(*some, strict=True))) for s, some in of_class.items()
+        }
 
     def _price(self, rival: Rival) -> tuple[object, ...]:
         gangs = [self.problem.gangs[i] for i in rival.gangs]
@@ -202,9 +218,14 @@ class Rivals:
     def _place_without(self, gang: Gang, rivals: Sequence[int]) -> Units | None:
         """Where a trial places the gang when some rivals are left out."""
         mark = self._residual.mark()
-        for i in rivals:
-            for pod_class, nodes, units in self._rivals[i].takes:
-                self._residual.take(pod_class, nodes, -units)
+        gone = np.zeros(len(self._rivals), dtype=bool)
+        gone[rivals] = True
+        for pod_class, units in self._units.items():
+            here = gone[units.who]
+            left = np.bincount(units.nodes[here], units.times[here]).astype(np.int64)
+            nodes = np.flatnonzero(left)
+            if len(nodes):
+                self._residual.take(pod_class, nodes, -left[nodes])
         try:
             return self._builder.place(self._residual, gang)
         except OutOfTime:

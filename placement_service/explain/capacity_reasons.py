@@ -245,10 +245,12 @@ class Shortfalls:
             short.sort(key=lambda r: names[r] not in self.problem.policy.gpu_resources)
             for r in short[:1]:
                 there = headroom.residual.free[nodes, r]
-                alike = nodes[there == there.max()].tolist()
-                name, node = min((self.snapshot.nodes[n].short_name, n) for n in alike)
                 if not there.max():
                     break
+                alike = nodes[there == there.max()].tolist()
+                names_of = self.snapshot.columns.names
+                node = min(alike, key=lambda n: names_of[n])
+                name = self.snapshot.nodes[node].short_name
                 most = words.amount(names[r], int(there.max()))
                 text = f"the most free on one node is {most}, on {name}"
                 shown = words.asks(kind.template.requests, self.problem.policy)
