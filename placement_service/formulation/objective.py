@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from placement_service.entities.solution import FewestDomains, Solution, Tier, TierName
+from placement_service.entities.solution import (
+    Assignment,
+    FewestDomains,
+    Solution,
+    Tier,
+    TierName,
+)
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, assignments, home_plan
 from placement_service.formulation.problem import Problem
@@ -146,7 +152,6 @@ def _is_beyond(bound: int, mine: Worth, i: int) -> bool:
 
 def report_plan(
     problem: Problem,
-    plan: Plan,
     mine: Worth,
     bounds: Bounds,
     *,
@@ -154,14 +159,17 @@ def report_plan(
     phase: str,
     fewest: Mapping[GangIdx, int],
     best: Mapping[int, int],
+    assigned: tuple[Assignment, ...],
 ) -> Solution:
-    """Counts of pods on nodes, tiers and bounds; `home` and `best` as in `tiers`."""
+    """Tiers and bounds of a plan that is `assigned` as counts of pods on nodes; `home` and `best`
+    as in `tiers`.
+    """
     told = tiers(mine, bounds, home, best)
     if problem.mends:
         # Here even the trivial bounds do not hold for the request.
         told = tuple(t if t.name.minimize else replace(t, bound=None) for t in told)
     return Solution(
-        assignments=assignments(problem, plan),
+        assignments=assigned,
         tiers=told,
         fewest_domains=tuple(FewestDomains(*item) for item in sorted(fewest.items())),
         phase=phase,
@@ -179,4 +187,13 @@ def to_solution(problem: Problem, plan: Plan) -> Solution:
     mine = worth(problem, plan)
     bounds = trivial_bounds(mine.goals)
     home = worth_at_home(problem, mine.goals)
-    return report_plan(problem, plan, mine, bounds, home=home, phase="greedy", fewest={}, best={})
+    return report_plan(
+        problem,
+        mine,
+        bounds,
+        home=home,
+        phase="greedy",
+        fewest={},
+        best={},
+        assigned=assignments(problem, plan),
+    )

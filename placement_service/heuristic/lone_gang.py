@@ -25,7 +25,7 @@ from placement_service.formulation.objective import (
     worth,
     worth_at_home,
 )
-from placement_service.formulation.plan import Plan, Units, units_of
+from placement_service.formulation.plan import Plan, Units, assignments, units_of
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.fragmentation import Fragmentation
 
@@ -275,6 +275,13 @@ def _solution(problem: Problem, plan: Plan, *, least: bool = False) -> Solution 
     )
     home = worth_at_home(problem, mine.goals)
     solution = report_plan(
-        problem, plan, mine, bounds, home=home, phase="counted", fewest={}, best={}
+        problem,
+        mine,
+        bounds,
+        home=home,
+        phase="counted",
+        fewest={},
+        best={},
+        assigned=assignments(problem, plan),
     )
     return replace(solution, final=True) if solution.proven else None

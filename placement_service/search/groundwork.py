@@ -20,7 +20,7 @@ from placement_service.cp_sat.configuration_lp import Column
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.objective import Bounds, trivial_bounds
+from placement_service.formulation.objective import Bounds, Worth, trivial_bounds
 from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
@@ -33,11 +33,13 @@ from placement_service.search.parameters import DEFAULTS, SearchParameters
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ahead:
-    """What a search knows that began before the first answer: the best of its plans, bounds of all
-    goals, its `target` and `layout`, and whether blocks were found for it (`assigned`).
+    """What a search knows that began before the first answer: the best of its plans and what it is
+    worth, bounds of all goals, its `target` and `layout`, and whether blocks were found for it
+    (`assigned`).
     """
 
     plan: Plan
+    worth: Worth
     bounds: Bounds
     target: tuple[GangIdx, ...]
     layout: Layout | None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from placement_service.bounds.configurations import Configurations
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
-from placement_service.entities.solution import Limit, Solution, TierName
+from placement_service.entities.solution import Assignment, Limit, Solution, TierName
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.eviction_winners import rights_hold
 from placement_service.formulation.indices import GangIdx
@@ -27,7 +27,7 @@ from placement_service.formulation.objective import (
     worth,
     worth_at_home,
 )
-from placement_service.formulation.plan import Plan, from_solution, may_lie_so
+from placement_service.formulation.plan import Plan, assignments, from_solution, may_lie_so
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.queue_ledger import queues_hold
 from placement_service.heuristic.slot_layout import Layout
@@ -89,6 +89,8 @@ class State:
         #: The floors for which whole gangs were sought for blocks of unlike racks.
         self.filled: Floors = ()
         self.phase = "bound"
+        #: The plan that was reported last, and its counts of pods on nodes.
+        self._assigned: tuple[Plan, tuple[Assignment, ...]] | None = None
         self._report = report
         self._until = until
 
@@ -222,15 +224,17 @@ class State:
     def solution(self, *, final: bool = False) -> Solution:
         """The plan and its bounds as a `Solution`."""
         said = self.known_goals
+        if self._assigned is None or self._assigned[0] is not self.plan:
+            self._assigned = self.plan, assignments(self.problem, self.plan)
         result = report_plan(
             self.problem,
-            self.plan,
             self.worth,
             self._after(*self.bounds[:said]),
             home=self._home,
             phase=self.phase,
             fewest=self.fewest,
             best=self._best,
+            assigned=self._assigned[1],
         )
         if final and not result.proven:
             # With hardly any time left the last steps are not begun: that counts as out of time.
@@ -240,7 +244,9 @@ class State:
 
     def accept(self, plan: Plan) -> bool:
         """Take a plan if it is better than the one we have."""
-        mine = worth(self.problem, plan, self.worth.floors)
+        return self._accept(plan, worth(self.problem, plan, self.worth.floors))
+
+    def _accept(self, plan: Plan, mine: Worth) -> bool:
         if mine.rank <= self.worth.rank:
             return False
         if not (budgets_hold(self.problem, plan) and rights_hold(self.problem, plan)):
@@ -255,11 +261,13 @@ class State:
         return True
 
     def follow(self, ahead: Ahead) -> None:
-        """Take what a search found that began before there was a first answer."""
+        """Take what a search found that began before there was a first answer, of which nothing
+        may be spent.
+        """
         self.target, self.layout = ahead.target, ahead.layout
         for i, bound in enumerate(ahead.bounds):
             self._tighten(i, bound)
-        if not self.accept(ahead.plan):
+        if not self._accept(ahead.plan, ahead.worth):
             self.tell()
 
     def tell(self) -> None:
