@@ -19,8 +19,8 @@ from placement_service.cp_sat.block_shapes import Blocks, Class, ExtraUnits, Kin
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed
-from placement_service.heuristic.domain_choice import mandatory
 from placement_service.heuristic.gang_placer import GangPlacer
+from placement_service.heuristic.gang_units import NodeUnits
 from placement_service.heuristic.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
@@ -57,6 +57,9 @@ class BlockDecoding:
         self._extras_left = dict(filled.extras)
         self._free = {rack: list(nodes) for rack, nodes in blocks.nodes_of.items()}
         self._slots: dict[tuple[int, int, int], list[int]] = {}
+        #: Whole nodes that were given away, by the pod class of their units.
+        self._given: dict[ClassIdx, list[int]] = {}
+        self._nodes_in: dict[tuple[int, ...], Ints] = {}
 
     def plan(self) -> Plan:
         """All gangs that found room, with those that stay where they are."""
@@ -74,6 +77,8 @@ class BlockDecoding:
         for seat in seats:
             # Small pods may go to any node, so pods that take a whole one come first.
             self._whole_extras(seat, order)
+        for pod_class, nodes in self._given.items():
+            self.residual.take(pod_class, np.array(nodes), np.ones(len(nodes), dtype=np.int64))
         plan: dict[GangIdx, Units] = dict(self.blocks.fixed)
         for seat in self._scarcest_first(seats):
             if self._small(seat):
@@ -102,8 +107,11 @@ class BlockDecoding:
         split: list[_Seat] = []
         large = list(self.filled.large)
         loose = Counter(self.filled.loose)
+        whole: dict[int, list[tuple[int, int]]] = {}
+        for (c, b), n in sorted(self.filled.whole.items()):
+            whole.setdefault(c, []).append((b, n))
         for c, mine in enumerate(self.classes):
-            for gang, block in self._members(c, mine, block_of):
+            for gang, block in self._members(c, mine, whole.get(c, ()), block_of):
                 block_of[gang] = block
                 seat = self._seat(gang, block)
                 self._give_extras(seat, c, block)
@@ -126,19 +134,22 @@ class BlockDecoding:
             yield seat
 
     def _members(
-        self, c: int, mine: Class, block_of: dict[GangIdx, int]
+        self,
+        c: int,
+        mine: Class,
+        whole: Sequence[tuple[int, int]],
+        block_of: dict[GangIdx, int],
     ) -> Iterator[tuple[GangIdx, int]]:
-        """Gangs of a class that are placed, and their blocks."""
-        whole = {b: n for (k, b), n in self.filled.whole.items() if k == c}
+        """Gangs of a class that are placed, and their blocks; `whole` says how many lie where."""
         if mine.base < 0:
             large = sum(p.cls == c for p in self.filled.large)
-            where = [b for b, n in sorted(whole.items()) for _ in range(n)]
+            where = [b for b, n in whole for _ in range(n)]
             where += [-1] * (large + self.filled.split.get(c, 0))
             yield from zip(mine.gangs, where, strict=False)
             return
         gangs = self.problem.gangs
         left = [i for i in mine.gangs if gangs[i].base in block_of]
-        for b, n in sorted(whole.items()):
+        for b, n in whole:
             near = [i for i in left if block_of[gangs[i].base] == b][:n]
             left = [i for i in left if i not in near]
             yield from ((i, b) for i in near)
@@ -202,10 +213,10 @@ class BlockDecoding:
                 return
             rack = slots.pop()
             nodes = self._free[rack]
-            gang, want = self.problem.gangs[seat.gang], mandatory(self.problem.gangs[seat.gang])
+            demands, want = self.problem.gangs[seat.gang].demands, seat.work.want
             for d in piece.demands:
                 seat.racks[d] = rack
-                if self.blocks.units[gang.demands[d].pod_class]:
+                if self.blocks.units[demands[d].pod_class]:
                     self._take(seat, d, [nodes.pop() for _ in range(want[d])])
 
     def _racks_by_room(self) -> dict[tuple[int, int], list[int]]:
@@ -232,16 +243,19 @@ class BlockDecoding:
             if piece.rack:
                 seat.racks.update(dict.fromkeys(piece.demands, racks[-1]))
         if chosen:
-            gang, want = self.problem.gangs[seat.gang], mandatory(self.problem.gangs[seat.gang])
-            mine = [d for d in piece.demands if self.blocks.units[gang.demands[d].pod_class]]
+            demands, want = self.problem.gangs[seat.gang].demands, seat.work.want
+            mine = [d for d in piece.demands if self.blocks.units[demands[d].pod_class]]
             single = [d for d in mine if want[d] or not piece.rack]
             self._take(seat, single[0], chosen)
         return len(chosen)
 
-    @staticmethod
-    def _take(seat: _Seat, demand: int, nodes: list[int]) -> None:
-        if nodes:
-            seat.work.take(demand, np.array(nodes), np.ones(len(nodes), dtype=np.int64))
+    def _take(self, seat: _Seat, demand: int, nodes: list[int]) -> None:
+        """Give away whole nodes, which no other gang gets. Room for small pods is looked for later,
+        so that they are taken all at once.
+        """
+        seat.work.note(demand, [NodeUnits(node, 1) for node in nodes])
+        pod_class = self.problem.gangs[seat.gang].demands[demand].pod_class
+        self._given.setdefault(pod_class, []).extend(nodes)
 
     def _scarcest_first(self, seats: Sequence[_Seat]) -> list[_Seat]:
         """Seats in the order in which their small pods find room: those with least room for one of
@@ -254,7 +268,7 @@ class BlockDecoding:
         def room(seat: _Seat) -> int:
             gang, least = gangs[seat.gang], self.problem.node_count << 20
             mine = [seat.block] if seat.block >= 0 else sorted({b for _, b in seat.pieces} - {-1})
-            for demand, want in zip(gang.demands, mandatory(gang), strict=True):
+            for demand, want in zip(gang.demands, seat.work.want, strict=True):
                 s = demand.pod_class
                 if not want or units[s]:
                     continue
@@ -267,8 +281,7 @@ class BlockDecoding:
 
     def _small(self, seat: _Seat) -> bool:
         """Place what is smaller than a node; false, and nothing placed, if the gang lacks any."""
-        gang = self.problem.gangs[seat.gang]
-        want = mandatory(gang)
+        want = seat.work.want
         have: Counter[int] = Counter()
         for (d, _), count in seat.work.taken.items():
             have[d] += count
@@ -285,7 +298,6 @@ class BlockDecoding:
 
     def _places(self, seat: _Seat, demand: int) -> Iterator[Ints | None]:
         """Nodes where a small pod may go, the best first."""
-        inside = self.blocks.block
         if self.blocks.units[self.problem.gangs[seat.gang].demands[demand].pod_class]:
             # A whole node that the model did not assign cannot be found here.
             return
@@ -294,9 +306,15 @@ class BlockDecoding:
             return
         used = {b for _, b in seat.pieces if b >= 0}
         if used:
-            yield np.flatnonzero(np.isin(inside, sorted(used)))
+            yield self._nodes(tuple(sorted(used)))
         if seat.block < 0:
             yield None
+
+    def _nodes(self, blocks: tuple[int, ...]) -> Ints:
+        """The nodes of some blocks."""
+        if blocks not in self._nodes_in:
+            self._nodes_in[blocks] = np.flatnonzero(np.isin(self.blocks.block, blocks))
+        return self._nodes_in[blocks]
 
     def _whole_extras(self, seat: _Seat, order: dict[tuple[int, int], list[int]]) -> None:
         for extra, block, count in self._extras_of(seat):
@@ -307,8 +325,7 @@ class BlockDecoding:
     def _small_extras(self, seat: _Seat) -> None:
         for extra, block, count in self._extras_of(seat):
             if extra.kind is None:
-                nodes = np.flatnonzero(self.blocks.block == block)
-                seat.work.loose(extra.demand, count, Region(nodes))
+                seat.work.loose(extra.demand, count, Region(self._nodes((block,))))
 
     def _extras_of(self, seat: _Seat) -> Iterator[_PlacedExtras]:
         shape = self.blocks.shape(self.problem.gangs[seat.gang])

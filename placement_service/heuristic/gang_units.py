@@ -61,7 +61,7 @@ class GangUnits:
     def take(self, demand: int, nodes: Ints, counts: Ints) -> None:
         """Place units of a demand on distinct nodes that are known to have room."""
         self.residual.take(self.gang.demands[demand].pod_class, nodes, counts)
-        self._note(demand, list(map(NodeUnits, nodes.tolist(), counts.tolist())))
+        self.note(demand, list(map(NodeUnits, nodes.tolist(), counts.tolist())))
 
     def take_in_turn(self, parts: Sequence[DemandUnits], chosen: Chosen) -> None:
         """Place units of one demand after another, all of one pod class, on nodes in their order.
@@ -80,9 +80,10 @@ class GangUnits:
                 mine.append(NodeUnits(node, units))
                 room -= units
                 missing -= units
-            self._note(demand, mine)
+            self.note(demand, mine)
 
-    def _note(self, demand: int, on_nodes: Sequence[NodeUnits]) -> None:
+    def note(self, demand: int, on_nodes: Sequence[NodeUnits]) -> None:
+        """Remember units that are taken."""
         self.journal.append((demand, on_nodes))
         for node, units in on_nodes:
             self.taken[demand, node] = self.taken.get((demand, node), 0) + units
