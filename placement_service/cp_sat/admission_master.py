@@ -229,11 +229,14 @@ class AdmissionMaster:
         seconds: float,
         effort: float,
         direct: bool = False,
-        linear: int = 2,
+        near: bool = False,
     ) -> Answer:
-        """Optimise one goal; the answer has no plan, `gangs` and `layout` are a target."""
-        # One worker with full linearisation closes these models. Two leave some bounds at the
-        # trivial value, as measured. Without probing they are settled in two thirds of the time.
+        """Optimise one goal; the answer has no plan, `gangs` and `layout` are a target. See
+        `optimise` of `direct` and `near`.
+        """
+        # One worker with full linearisation closes these models, mostly; without preparations less
+        # of it is better. Two workers leave some bounds at the trivial value, as measured. Without
+        # probing they are settled in two thirds of the time.
         found = optimise(
             self.cp,
             terms,
@@ -241,9 +244,10 @@ class AdmissionMaster:
             seconds=seconds,
             effort=effort,
             portfolio=False,
-            linear=linear,
+            linear=1 if direct else 2,
             brief=True,
             direct=direct,
+            near=near,
         )
         if isinstance(found, Answer):
             return found

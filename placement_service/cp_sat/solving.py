@@ -94,6 +94,7 @@ def optimise(
     linear: int = 2,
     brief: bool = False,
     direct: bool = False,
+    near: bool = False,
 ) -> Found | Answer:
     """Optimise one goal, or find anything without one; an answer when nothing was found.
 
@@ -102,14 +103,17 @@ def optimise(
     different workers solves what one does not. (Interleaved workers would be deterministic, but
     OR-tools 9.15 aborts on some small models with them.) `linear` is how much of the model goes
     into linear relaxations. A `brief` solve skips preparations that take as long as small models
-    need, a `direct` one all of them.
+    need, a `direct` one all of them. Where the best is likely `near` its bound the search comes
+    from there: that is sooner over, but on the way nothing is found.
     """
     solver = cp_model.CpSolver()
     if brief:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
+        solver.parameters.max_presolve_iterations = 1
     if direct:
         solver.parameters.cp_model_presolve = False
+    solver.parameters.use_objective_lb_search = near
     if portfolio:
         solver.parameters.num_workers = PORTFOLIO_WORKERS
     else:

@@ -59,7 +59,12 @@ def count_goals(
         answer = Answer(None, floor or 0, floor or 0, proven=True)
         if floor is None and any(span([term]) for term in terms):
             maximize = not goals[i].tier.minimize
-            answer = master.solve(terms, maximize=maximize, seconds=seconds, effort=effort)
+            for near, most in ((True, parameters.master_near_effort), (False, effort)):
+                answer = master.solve(
+                    terms, maximize=maximize, seconds=seconds, effort=most, near=near
+                )
+                if answer.proven:
+                    break
         if answer.bound is not None:
             bounds.append(answer.bound)
         if not answer.proven or answer.value is None:

@@ -38,6 +38,9 @@ class SearchParameters:
     relaxation_share: float = 0.25
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
+    #: The same for a first try from the bound, which mostly settles a goal in two thirds of the
+    #: time.
+    master_near_effort: float = 0.2
     #: Classes of gangs times places up to which the master is asked which gangs lie whole where,
     #: and its effort; that of the question whether any plan is better than the one there is.
     place_variables: int = 8_000

@@ -63,7 +63,7 @@ def least_torn(state: State, level: int, *, wide: bool) -> Torn | None:
     # worth as much do with fewer domains.
     with master.admitting(state.target):
         brief = p.place_torn_brief_effort
-        answer = _fewest(state, asked, effort=brief, direct=True, linear=1)
+        answer = _fewest(state, asked, effort=brief, direct=True)
     if not answer.proven or answer.value is None:
         return None
     torn = master.torn
@@ -116,16 +116,14 @@ def _question(state: State, level: int, *, wide: bool, alone: bool = False) -> _
     return _Question(master, terms, at)
 
 
-def _fewest(
-    state: State, asked: _Question, *, effort: float, direct: bool, linear: int = 2
-) -> Answer:
+def _fewest(state: State, asked: _Question, *, effort: float, direct: bool) -> Answer:
     return asked.master.solve(
         asked.terms,
         maximize=False,
         seconds=state.at_most(state.left / 4),
         effort=effort,
         direct=direct,
-        linear=linear,
+        near=direct,
     )
 
 
