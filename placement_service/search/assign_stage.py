@@ -33,17 +33,27 @@ def assign(mine: BlockProblem) -> bool:
     if too_many_patterns(mine.blocks, guess.rows.kinds, p.model.master_patterns):
         return False
     found = _first(state, guess)
+    crowded: Guess | None = None
     for _ in range(p.assign_attempts):
         found = found or guess.next()
         if found is None:
             break
-        direct = GuessFilling(mine, found, guess.fitting).filled()
-        filled = _filled(mine, found) if direct is None else direct
+        filling = GuessFilling(mine, found, guess.fitting)
+        filled = filling.filled()
+        if filling.lacks_room:
+            # The model hardly finds any either: another guess is cheaper.
+            crowded = found
+        elif filled is None:
+            filled = _filled(mine, found)
         # Small pods may find no room where the counts say that there is some.
         if filled is not None and _take(mine, filled):
             confirm_places(state)
             return True
         found = None
+    filled = None if crowded is None else _filled(mine, crowded)
+    if filled is not None and _take(mine, filled):
+        confirm_places(state)
+        return True
     _take_most(mine, guess)
     return False
 

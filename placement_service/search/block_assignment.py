@@ -30,6 +30,9 @@ PATIENCE = 5
 #: How often a gang without a block is moved while blocks hold too much.
 FROM_NOWHERE = 0.2
 
+#: More steps than any search makes.
+NO_END = 1 << 50
+
 #: More than any change costs.
 NEVER = float(1 << 50)
 
@@ -159,14 +162,16 @@ class BlockAssignment:
                 self._change(gang, block, -1)
                 self._change(gang, self._blocks, 1)
 
-    def run(self, steps: int, *, until: Callable[[], bool] = lambda: False) -> None:
-        """Make so many steps at most, and keep the best; it ends when that costs nothing, or when
-        `until` says so.
+    def run(
+        self, steps: int, *, in_vain: int = NO_END, until: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Make so many steps at most, so many of them `in_vain` in a row, and keep the best; it
+        ends when that costs nothing, or when `until` says so.
         """
         best, kept, content = self.cost, self.count.copy(), self.content.copy()
         since = 0
         for _ in range(steps):
-            if not best or until():
+            if not best or since >= in_vain or until():
                 break
             self._step()
             since += 1

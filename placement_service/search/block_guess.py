@@ -323,7 +323,7 @@ class BlockGuess:
         p = self.parameters
         steps = p.assign_strict_steps if strict else p.assign_steps
         for _ in range(p.assign_strict_corrections if strict else p.assign_corrections):
-            search.run(steps, until=self._is_over)
+            search.run(steps, in_vain=p.assign_in_vain, until=self._is_over)
             if self._is_over():
                 return False
             if not strict:

@@ -44,6 +44,8 @@ class GuessFilling:
         self._small = [self._small_room(b) for b in range(len(mine.blocks.order))]
         self._contents: list[RackContent] = []
         self._loose = Counter(guess.picky)
+        #: Whether all that the guess names found room, and then nothing was left for the rest.
+        self.lacks_room = False
 
     def filled(self) -> Filled | None:
         """The content, None where something finds no room."""
@@ -61,7 +63,8 @@ class GuessFilling:
             demand[kind] -= n
         # What may use fewer pools comes first.
         order = sorted(+demand, key=lambda kind: (-kind.size, len(kind.pools), kind))
-        if not all(self._place(kind, demand[kind]) for kind in order):
+        self.lacks_room = not all(self._place(kind, demand[kind]) for kind in order)
+        if self.lacks_room:
             return None
         for content, parts in zip(self._contents, self._parts, strict=True):
             singles = [kind for kind in parts if kind.size == 1]

@@ -136,7 +136,7 @@ class SearchParameters:
 
     #: Blocks for all gangs at once: attempts, guesses in each with all gangs whole, guesses with
     #: the same ones torn, and how many may be torn before it is given up.
-    assign_attempts: int = 4
+    assign_attempts: int = 6
     #: The share of the time that guesses may take.
     assign_share: float = 0.5
     assign_rounds: int = 6
@@ -150,6 +150,9 @@ class SearchParameters:
     #: racks that do not hold it.
     assign_steps: int = 150
     assign_strict_steps: int = 300
+    #: Steps without success that end a guess: what is found later is found sooner from another
+    #: begin.
+    assign_in_vain: int = 130
     #: Steps of all guesses together.
     assign_all_steps: int = 2_500
     assign_corrections: int = 5
