@@ -8,6 +8,7 @@ no block takes what another one needs. It gives plans, never bounds.
 
 from __future__ import annotations
 
+from placement_service.cp_sat.admission_master import Torn
 from placement_service.cp_sat.block_contents import Filled
 from placement_service.cp_sat.block_room import too_many_patterns
 from placement_service.search.block_guess import BlockGuess, Guess
@@ -74,27 +75,28 @@ def _take_most(mine: BlockProblem, guess: BlockGuess) -> None:
 
 def _first(state: State, guess: BlockGuess) -> Guess | None:
     """The first guess. Where not all gangs find a block whole, counting says where those lie that
-    no block can hold, then which others are torn, and then both together.
+    no block can hold, then which others are torn, and both together.
     """
-    found = guess.strict(1) or _with_wide_places(guess.mine)
-    for wide in (False, True):
-        torn = None if found else least_torn(state, guess.mine.blocks.level, wide=wide)
-        if torn is None:
+    found, level = guess.strict(1), guess.mine.blocks.level
+    places = None if found else wide_places(state, level)
+    if places is not None:
+        found = _with_wide_places(guess.mine, places)
+    # What others are torn mostly depends on where those lie that no block can hold.
+    for wide in (False, True) if places is None else (True, False):
+        torn = None if found else least_torn(state, level, wide=wide)
+        if torn is None and not wide:
             break
-        guess.tear(torn)
-        more_to_ask = not wide and bool(state.ground.places(guess.mine.blocks.level).beyond)
-        if torn.gangs or torn.places:
+        if torn is not None and (torn.gangs or torn.places):
+            guess.tear(torn)
+            more_to_ask = not wide and bool(state.ground.places(level).beyond)
             found = guess.strict(1 if more_to_ask else guess.parameters.assign_strict)
     return found
 
 
-def _with_wide_places(mine: BlockProblem) -> Guess | None:
-    """A guess with gangs that no block can hold where counting them alone says; None where there
-    are none, or not all others find a block. What is tried later does not depend on it.
+def _with_wide_places(mine: BlockProblem, places: Torn) -> Guess | None:
+    """A guess with gangs that no block can hold where counting them alone says; None where not all
+    others find a block. What is tried later does not depend on it.
     """
-    places = wide_places(mine.state, mine.blocks.level)
-    if places is None:
-        return None
     guess = BlockGuess(mine)
     guess.tear(places)
     return guess.strict(1)
