@@ -250,6 +250,23 @@ def test_members_that_share_a_gpu_or_have_some_to_themselves_are_told_with_them(
     assert given == {"a": [0], "b": [0], "c": [], "e": [1]}
 
 
+@pytest.mark.parametrize(
+    ("gpus", "shares", "want"), [(8, 1, [[0]]), (1, 2, [[0], [0]]), (8, 2, [[], []])]
+)
+def test_a_share_without_a_group_is_told_where_it_can_lie_in_one_way_only(
+    gpus: int, shares: int, want: list[list[int]]
+) -> None:
+    """Two of them may have one GPU of many, or two."""
+    names = [f"p{i}" for i in range(shares)]
+    sent = request(
+        node("n1", allocatable={"cpu": "8", "nvidia.com/gpu": str(gpus)}),
+        *(fraction(n, nodeName="n1", phase="Running") for n in names),
+        gang(podgroups=[group("w", *names)]),
+    )  # fmt: skip
+    (told,) = sent.gangs[0].groups
+    assert [list(b.devices) for s in told.pod_sets for b in s.bound_pods] == want
+
+
 def test_who_waits_for_a_share_is_shown_the_gpus_of_every_node() -> None:
     labels = {"nvidia.com/gpu.memory": "81920"}
     sent = request(

@@ -131,8 +131,17 @@ class Devices:
         size = int(memory) * _MIB if memory.isascii() and memory.isdecimal() else 0
         gpus = [_Gpu(minor, memory_bytes=size) for minor in range(gpu_count)]
         unknown = self._take_known(node, gpus, pods)
-        # For a pod with whole GPUs any of them will do: here they have no other name.
-        self.given |= _take_unknown(gpus, unknown, ())
+        # For a pod with whole GPUs any of them will do: here they have no other name. So it is with
+        # shares of GPUs, where these can lie in one way only.
+        shares = [pod for pod in pods if pod.needs.share is not None]
+        whole = sum(p.needs.requests.get(GPU, 0) for p in pods if p.namespace != KAI_HOLDERS)
+        told = len(shares) == 1 or gpu_count - whole == 1
+        taken = _take_unknown(gpus, unknown, ())
+        self.given |= {
+            pod.key: taken[pod.key]
+            for pod in unknown
+            if pod.key in taken and (told or pod.needs.share is None)
+        }
         return Board([_message(gpu, {}) for gpu in gpus])
 
     def _of_listed(self, listed: _Listed, labels: Mapping[str, str], pods: Sequence[Pod]) -> Board:
@@ -210,8 +219,8 @@ class Devices:
 def _take_unknown(
     gpus: Sequence[_Gpu], pods: Iterable[Pod], partitions: Iterable[tuple[int, ...]]
 ) -> dict[Key, tuple[int, ...]]:
-    """Takes some devices for pods whose devices are unknown; shares come last. Returns only those
-    of pods with whole devices.
+    """Takes some devices for pods whose devices are unknown; shares come last. Returns those of pods
+    that have all they need.
     """
     by_minor = {gpu.minor: gpu for gpu in gpus}
     several = sorted(pods, key=lambda pod: -pod.needs.requests.get(GPU, 0))
@@ -224,19 +233,21 @@ def _take_unknown(
             if len(p) == whole and all(by_minor[m].is_free for m in p if m in by_minor)
         )
         free = [gpu for gpu in gpus if gpu.is_free]
-        chosen = next(fitting, free[:whole])
+        chosen = list(next(fitting, free[:whole]))
         for gpu in chosen:
             gpu.take(1000, 1000)
-        share = pod.needs.share
-        if share is None and len(chosen) == whole:
-            taken[pod.key] = tuple(gpu.minor for gpu in chosen)
+        share, wanted = pod.needs.share, whole
         for _ in range(share.count if share is not None else 0):
             assert share is not None
+            wanted += 1
             # The fullest device that has room, so that whole ones stay free.
-            room = [g for g in gpus if g.healthy and _fits(share, g)]
+            room = [g for g in gpus if g.healthy and g not in chosen and _fits(share, g)]
             if room:
                 best = max(room, key=lambda g: g.core + g.memory)
                 best.take(*_milli(share, best))
+                chosen.append(best)
+        if len(chosen) == wanted:
+            taken[pod.key] = tuple(sorted(gpu.minor for gpu in chosen))
     return taken
 
 
