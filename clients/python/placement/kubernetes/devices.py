@@ -219,8 +219,8 @@ class Devices:
 def _take_unknown(
     gpus: Sequence[_Gpu], pods: Iterable[Pod], partitions: Iterable[tuple[int, ...]]
 ) -> dict[Key, tuple[int, ...]]:
-    """Takes some devices for pods whose devices are unknown; shares come last. Returns those of pods
-    that have all they need.
+    """Takes some devices for pods whose devices are unknown; shares come last. Returns those of
+    pods that have all they need.
     """
     by_minor = {gpu.minor: gpu for gpu in gpus}
     several = sorted(pods, key=lambda pod: -pod.needs.requests.get(GPU, 0))
