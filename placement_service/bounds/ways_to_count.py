@@ -53,7 +53,7 @@ def ways_to_count(problem: Problem, parameters: CountingParameters) -> WaysToCou
         asked = float(demand.astype(float) @ units)
         if asked >= MAX_SUM:
             return
-        room = np.minimum(room, int(asked))
+        room = np.minimum(room, int(asked) * problem.repeats)
         if units.any() and float(room.sum(dtype=float)) < MAX_SUM:
             found.setdefault((units.tobytes(), room.tobytes()), WaysToCount(units, room))
 

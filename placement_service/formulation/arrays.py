@@ -15,6 +15,9 @@ MANY = 1 << 20
 #: Amounts from here on mean that there is no limit.
 UNLIMITED = 1 << 61
 
+#: How often a gang may be placed by those who place it several times.
+MOST_REPEATED = 5_000
+
 
 def fit(free: Ints, request: Ints) -> Ints:
     """How many units of one request[R] fit in each row of free[N, R]; shape [N].

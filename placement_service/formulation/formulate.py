@@ -15,7 +15,7 @@ import numpy as np
 from placement_service.entities.request import PODS, Policy, Resources, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation import guarantees
-from placement_service.formulation.arrays import Ints
+from placement_service.formulation.arrays import MOST_REPEATED, Ints
 from placement_service.formulation.disruption_budgets import budgets
 from placement_service.formulation.eviction_winners import winners
 from placement_service.formulation.gang_draft import GangDraft
@@ -42,7 +42,8 @@ def formulate(
     """Arrays of a valid snapshot (see `validation`).
 
     `prepared` is `prepare(request, policy)`, for callers who have it. `repeated` is for those who
-    place a gang several times: limits of queues are kept also where all gangs fit once.
+    place a gang several times: limits are kept also where all gangs fit once, and what is enough for
+    all of them once is not taken for unlimited.
     """
     prepared = prepare(request, policy) if prepared is None else prepared
     if prepared.relaxed is not None:
@@ -87,7 +88,8 @@ def formulate(
     _spread_refusal(drafts, by_name)
     for draft in drafts:
         draft.make_demands(pod_classes)
-    table = pod_classes.table(levels)
+    repeats = MOST_REPEATED if repeated else 1
+    table = pod_classes.table(levels, repeats=repeats)
     values = [gang_value(source, policy, totals) for source in request.gangs]
     # Running parts behind them meet no minimum.
     values += [0] * (len(drafts) - len(values))
@@ -158,6 +160,7 @@ def formulate(
         mends=prepared.mends,
         bounds_topology=prepared.bounds_topology,
         named_levels=named,
+        repeats=repeats,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
         winners=winners(prepared.request or request, policy, gangs),
     )

@@ -166,8 +166,11 @@ class PodClasses:
         """Register a bundle."""
         self._bundles.setdefault(content)
 
-    def table(self, levels: Levels) -> Table:
-        """The arrays of all classes and bundles added so far; rules are made on the way."""
+    def table(self, levels: Levels, *, repeats: int = 1) -> Table:
+        """The arrays of all classes and bundles added so far; rules are made on the way.
+
+        Pods may be placed as often as `repeats` says.
+        """
         nodes = self.snapshot.columns
         raw = self._raw
         # Many classes of pods that stay or go share a template.
@@ -238,7 +241,7 @@ class PodClasses:
                 # As much as all pods together ask for means no limit. In Python's integers, which
                 # do not wrap around.
                 asked = sum(d * t for d, t in zip(demand.tolist(), take.tolist(), strict=True))
-                room[unlimited] = min(asked, UNLIMITED)
+                room[unlimited] = min(asked * repeats, UNLIMITED)
         return Table(
             tuple(names),
             requests,

@@ -227,6 +227,8 @@ class Problem:
     #: By open gang those that may take its room.
     winners: Mapping[GangIdx, frozenset[GangIdx]] = field(default_factory=dict)
     exact: bool = True
+    #: How often each gang may be placed, by those who place some several times.
+    repeats: int = 1
     #: Levels that scopes of the request name, also of gangs whose scopes are left out here.
     named_levels: frozenset[LevelIdx] = frozenset()
     #: Some gang that may not get pods here could after moves that are no part of the problem.

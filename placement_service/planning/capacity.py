@@ -21,6 +21,7 @@ from placement_service.entities.planning import Bounded
 from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
 from placement_service.entities.solution import Assignment, Solution
+from placement_service.formulation.arrays import MOST_REPEATED
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
@@ -41,7 +42,7 @@ _COPIES: Final = "placement_service.cp_sat.copies_and_domains:most_copies"
 _DOMAINS: Final = "placement_service.cp_sat.copies_and_domains:fewest_domains"
 
 #: Most copies that are counted.
-MOST_COPIES: Final = 5_000
+MOST_COPIES: Final = MOST_REPEATED
 
 #: Up to so many copies, as separate gangs, a solver is asked for a better bound.
 _MOST_SEARCHED: Final = 1_000
