@@ -42,8 +42,8 @@ def formulate(
     """Arrays of a valid snapshot (see `validation`).
 
     `prepared` is `prepare(request, policy)`, for callers who have it. `repeated` is for those who
-    place a gang several times: limits are kept also where all gangs fit once, and what is enough for
-    all of them once is not taken for unlimited.
+    place a gang several times: limits are kept also where all gangs fit once, and what is enough
+    for all of them once is not taken for unlimited.
     """
     prepared = prepare(request, policy) if prepared is None else prepared
     if prepared.relaxed is not None:
