@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -186,6 +186,7 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
         if plan is not None:
             known = _Added(i, number, plan)
 
+    @cache
     def tried(number: int) -> tuple[AddNodes | None, Fit]:
         """What is enough with so many nodes; if nothing is, whether that is certain."""
         able = np.flatnonzero(least <= number).tolist()
@@ -209,7 +210,9 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
     lowest = int(least.min())
     if known is not None and known.number > lowest:
         # A first answer, in case there is no time for a proof.
-        yield AddNodes(models[known.model].name, known.number, False)
+        first, _ = tried(known.number)
+        if first is not None:
+            yield replace(first, proven=False)
     # 1. Growing numbers until one is enough: where many gangs wait, it may be large.
     best: AddNodes | None = None
     fits: dict[int, Fit] = {}
@@ -310,8 +313,11 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
     trial = case.trial(change(case.snapshot))
     fit = case.settled(change, trial.place())
     if not fit.found:
-        if case.settled(partial(changes.opened, nodes=closed)).found:
+        # Others that wait take what is opened first.
+        fit = case.settled(partial(changes.opened, nodes=closed))
+        if fit.found:
             yield Uncordon(tuple(nodes.names[i] for i in closed), False)
+            yield from _fewer_opened(case, closed, closed, lowest, sure=fit is Fit.YES)
         return
     yield Uncordon(chosen, len(enough) <= lowest and fit is Fit.YES)
     if len(enough) > lowest:

@@ -130,7 +130,11 @@ class Case:
         index = {gang.name: i for i, gang in enumerate(whole.gangs)}
         mine = [gang.name for gang in change(self.snapshot).gangs]
         start = {GangIdx(index[mine[i]]): units for i, units in plan.items()}
-        return self._searched(problem, start, self.wanted.difference(gone), whole).fit
+        wanted = self.wanted.difference(gone)
+        fit = self._searched(problem, start, wanted, whole).fit
+        if not fit.found or self._seconds < _SHORTEST:
+            return fit
+        return fit if self._is_chosen(problem, wanted, whole) else Fit.NO
 
     @property
     def _seconds(self) -> float:
@@ -151,13 +155,27 @@ class Case:
             # Another plan may be better; the search has seen far more plans than this trial.
             found = first_answer(problem, found.assignments, deadline=deadline)
         after = from_solution(problem, found)
-        if all(
-            is_placed(arrays, after)
-            for gang, arrays in zip(snapshot.gangs, problem.gangs, strict=True)
-            if gang.name in wanted
-        ):
+        if _places(problem, after, wanted, snapshot):
             return Answer(Fit.YES if proven else Fit.PERHAPS, after)
         return Answer(Fit.NO if proven else Fit.UNKNOWN)
+
+    def _is_chosen(self, problem: Problem, wanted: Collection[str], snapshot: Snapshot) -> bool:
+        """Whether a search that knows no plan places the `wanted` gangs: of plans that are equally
+        good it may take one that leaves some of them out.
+        """
+        deadline = time.monotonic() + self._seconds
+        first = first_answer(problem, deadline=deadline)
+        found = self.solver.search(problem, first, deadline=deadline)
+        return _places(problem, from_solution(problem, found), wanted, snapshot)
+
+
+def _places(problem: Problem, plan: Plan, wanted: Collection[str], snapshot: Snapshot) -> bool:
+    """Whether a plan of the snapshot places all of these gangs."""
+    return all(
+        is_placed(arrays, plan)
+        for gang, arrays in zip(snapshot.gangs, problem.gangs, strict=True)
+        if gang.name in wanted
+    )
 
 
 def _is_proven(found: Solution) -> bool:

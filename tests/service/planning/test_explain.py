@@ -14,9 +14,11 @@ from tests.service.questions import gang, node
 FULL = node("n1", used=8)
 
 
-def found(asked: PodGang, *others: PodGang, seconds: float, on: Node = FULL) -> tuple[Remedy, ...]:
-    """What lets a gang in on one node, where nothing is placed."""
-    snapshot = Snapshot(nodes=(on,), gangs=(asked, *others))
+def found(
+    asked: PodGang, *others: PodGang, seconds: float, on: tuple[Node, ...] = (FULL,)
+) -> tuple[Remedy, ...]:
+    """What lets a gang in on some nodes, where nothing is placed."""
+    snapshot = Snapshot(nodes=on, gangs=(*others, asked))
     return remedies(
         snapshot,
         Policy(),
@@ -45,6 +47,19 @@ def test_a_lesser_remedy_that_a_better_plan_gives_to_others_is_no_proof_for_the_
     assert found(SMALL, LARGE, seconds=60.0) == (AddNodes("nodes/n1", 2, proven=False),)
 
 
+def test_of_equals_the_plan_may_take_another_one() -> None:
+    """With one more node the plan runs the other one, which comes first."""
+    first, second = gang("a", pods=1, gpus=8), gang("b", pods=1, gpus=8)
+    assert found(second, first, seconds=60.0) == (AddNodes("nodes/n1", 2, proven=False),)
+
+
+def test_as_many_nodes_are_opened_as_others_leave_one_of() -> None:
+    first, second = gang("a", pods=1, gpus=8), gang("b", pods=1, gpus=8)
+    closed = [replace(node(f"n{i}"), unschedulable=True) for i in range(2, 5)]
+    opened = found(second, first, seconds=60.0, on=(FULL, *closed))[0]
+    assert opened == Uncordon(("nodes/n2", "nodes/n3"), False)
+
+
 def test_nothing_helps_a_gang_that_waits_for_grove_or_has_no_pods() -> None:
     assert found(replace(SMALL, uninitialized=True), LARGE, seconds=60.0) == ()
     assert found(gang("none", pods=0, gpus=4, minimum=1), LARGE, seconds=60.0) == ()
@@ -53,6 +68,6 @@ def test_nothing_helps_a_gang_that_waits_for_grove_or_has_no_pods() -> None:
 def test_a_node_on_which_something_cannot_be_counted_cannot_be_opened() -> None:
     """Another one like it has nothing on it that cannot be counted."""
     cordoned = replace(node("n1"), unschedulable=True)
-    assert Uncordon(("nodes/n1",), proven=True) in found(SMALL, seconds=60.0, on=cordoned)
+    assert Uncordon(("nodes/n1",), proven=True) in found(SMALL, seconds=60.0, on=(cordoned,))
     closed = replace(cordoned, closed_because="pod ml/x holds a claim")
-    assert found(SMALL, seconds=60.0, on=closed) == (AddNodes("nodes/n1", 1, proven=True),)
+    assert found(SMALL, seconds=60.0, on=(closed,)) == (AddNodes("nodes/n1", 1, proven=True),)
