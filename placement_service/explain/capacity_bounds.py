@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from placement_service.entities.request import PodTemplate, Snapshot
 from placement_service.explain.node_reasons import NodeRules
-from placement_service.explain.wording import pod_rules
+from placement_service.explain.wording import group_word, pod_rules
 from placement_service.formulation.arrays import Bools, Ints, fit, pods_that_fit
 from placement_service.formulation.indices import NO_CLASS, ClassIdx
 from placement_service.formulation.problem import Gang, Problem
@@ -121,15 +121,16 @@ class Kinds:
 
     def _of_requirement(self, gang: Gang, demands: Sequence[int], missing: int) -> list[Need]:
         groups = self.snapshot.gangs[gang.index].groups
+        names = [group_word(group.name) for group in groups]
         first = gang.demands[demands[0]]
         if self.is_bundle(gang, demands[0]):
             # A bundle is all pods of its groups, so each of its pod sets is a need.
             return [
-                Need(groups[i].name, ((self._member(groups[i].pod_sets[k].template), pods),), pods)
+                Need(names[i], ((self._member(groups[i].pod_sets[k].template), pods),), pods)
                 for i, k, pods in first.members
             ]
         kinds = tuple((self.kind(gang, d), gang.demands[d].count) for d in demands)
-        return [Need(groups[first.members[0][0]].name, kinds, missing)]
+        return [Need(names[first.members[0][0]], kinds, missing)]
 
     @staticmethod
     def is_bundle(gang: Gang, demand: int) -> bool:

@@ -52,8 +52,8 @@ class CapacityWords:
     def subject(self, gang: Gang, needs: Sequence[Need]) -> str:
         """The groups with the needs, empty when they are the whole gang."""
         names = list(dict.fromkeys(need.group for need in needs))
-        everything = len(names) == len(self._kinds.snapshot.gangs[gang.index].groups)
-        return "" if everything else words.listed(names)
+        every = {words.group_word(g.name) for g in self._kinds.snapshot.gangs[gang.index].groups}
+        return "" if len(names) == len(every) else words.listed(names)
 
     def about(self, subjects: Sequence[str], level: int) -> str:
         """Which groups and which level it is about, in brackets, and the full stop."""

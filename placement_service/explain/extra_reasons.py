@@ -128,7 +128,8 @@ class Extras:
         kinds = self._shortfalls.kinds
         groups = self._shortfalls.snapshot.gangs[gang.index].groups
         kind = kinds.kind(gang, demand)
-        need = Need(groups[gang.demands[demand].members[0][0]].name, ((kind, count),), count)
+        group = words.group_word(groups[gang.demands[demand].members[0][0]].name)
+        need = Need(group, ((kind, count),), count)
         region = self._region(gang, demand)
         company = frozenset(d.pod_class for d in gang.demands)
         of, domains = self._after.regions(region.level)
@@ -153,7 +154,7 @@ class Extras:
             f"{'' if exact or not found else 'at most '}{found} of {count} more "
             f"{'pod' if count == 1 else 'pods'}{f' of {what}' if what else ''}"
         )
-        if len(groups) > 1:
+        if len({words.group_word(g.name) for g in groups}) > 1:
             text += f" (group {need.group})"
         code = ReasonCode.INSUFFICIENT_RESOURCES
         if not kinds.open(kind).any():

@@ -17,7 +17,7 @@ from placement_service.entities.request import (
     namespace_of,
 )
 from placement_service.formulation.compute_domains import repels_domains
-from placement_service.formulation.open_gangs import whole_name
+from placement_service.formulation.open_gangs import WAITING, whole_name
 from placement_service.formulation.rules.reservations import BESIDE
 
 #: Names listed before the rest is only counted.
@@ -91,8 +91,14 @@ def listed(names: Sequence[str]) -> str:
 
 
 def groups(names: Sequence[str]) -> str:
-    """``group a`` or ``groups a and b``."""
-    return f"{'group' if len(names) == 1 else 'groups'} {listed(names)}"
+    """``group a`` or ``groups a and b``, each once."""
+    words = list(dict.fromkeys(map(group_word, names)))
+    return f"{'group' if len(words) == 1 else 'groups'} {listed(words)}"
+
+
+def group_word(name: str) -> str:
+    """The name that a group has in the request."""
+    return name.removesuffix(WAITING)
 
 
 def required(keys: Sequence[str]) -> str:

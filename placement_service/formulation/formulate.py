@@ -20,6 +20,7 @@ from placement_service.formulation.disruption_budgets import budgets
 from placement_service.formulation.eviction_winners import winners
 from placement_service.formulation.gang_draft import GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.pod_classes import PodClasses
 from placement_service.formulation.prepare import prepare
@@ -27,6 +28,7 @@ from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
 from placement_service.formulation.rules.reservation_owners import Ownership
+from placement_service.formulation.running_topology import growing
 
 #: From here on the exact number does not matter; sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
@@ -93,8 +95,9 @@ def formulate(
     values = [gang_value(source, policy, totals) for source in request.gangs]
     # Running parts behind them meet no minimum.
     values += [0] * (len(drafts) - len(values))
+    set_bases = _set_bases(request, snapshot, by_name)
     gangs = tuple(
-        draft.finish(value, drafts, by_name, table.bundle_of)
+        draft.finish(value, drafts, by_name, set_bases, table.bundle_of)
         for draft, value in zip(drafts, values, strict=True)
     )
     queue_rows, all_said = queues.formulate(
@@ -210,6 +213,22 @@ def _gone_nodes(snapshot: Snapshot, index: Mapping[str, int]) -> dict[str, int]:
                 if pod.node not in index:
                     gone.setdefault(pod.node, -2 - len(gone))
     return gone
+
+
+def _set_bases(
+    request: Snapshot, snapshot: Snapshot, by_name: Mapping[str, int]
+) -> Sequence[GangIdx]:
+    """The base of the set of each gang, -1 for none.
+
+    A set of which pods wait counts also where some of it may be evicted, and so is not based on it.
+    """
+    bases = [gang.base_gang for gang in snapshot.gangs]
+    if any(a.base_gang != b.base_gang for a, b in zip(request.gangs, snapshot.gangs, strict=False)):
+        grows = growing(request)
+        for i, gang in enumerate(request.gangs):
+            bases[i] = gang.base_gang if gang.base_gang in grows else ""
+        bases[len(request.gangs) :] = [""] * (len(bases) - len(request.gangs))
+    return [GangIdx(by_name.get(base, -1)) for base in bases]
 
 
 def _spread_refusal(drafts: Sequence[GangDraft], by_name: dict[str, int]) -> None:

@@ -9,6 +9,7 @@ from placement_service.entities.request import PodGang
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.indices import (
     ANY_NODE,
+    NO_LEVEL,
     ClassIdx,
     DemandIdx,
     GangIdx,
@@ -169,9 +170,10 @@ class GangDraft:
         value: int,
         drafts: Sequence[GangDraft],
         by_name: dict[str, int],
+        set_bases: Sequence[GangIdx],
         bundle_of: Mapping[Bundle, ClassIdx],
     ) -> Gang:
-        """The gang; `drafts` are those of all gangs, `by_name` their indices."""
+        """The gang; of all gangs the drafts, the indices `by_name`, and the bases of their sets."""
         demands = tuple(
             Demand(
                 bundle_of[d.content] if isinstance(d.content, tuple) else d.content,
@@ -181,7 +183,12 @@ class GangDraft:
             for d in self._demands
         )
         base = by_name[self.gang.base_gang] if self.gang.base_gang else -1
-        set_level = (drafts[base] if base >= 0 else self).packing.set_level
+        set_base = set_bases[self.index]
+        set_level = NO_LEVEL
+        if set_base >= 0:
+            set_level = drafts[set_base].packing.set_level
+        elif base < 0 or self.index in set_bases:
+            set_level = self.packing.set_level
         return Gang(
             index=GangIdx(self.index),
             priority=self.gang.priority,
@@ -192,6 +199,7 @@ class GangDraft:
             requirements=tuple(self._requirements),
             scopes=tuple(self.packing.over(self._of_group)),
             base=GangIdx(base),
+            set_base=set_base,
             set_level=set_level,
             set_running=self.packing.running_places(set_level),
             previous=frozenset(

@@ -57,7 +57,7 @@ def formulate(
             for s in group.pod_sets
         )
         # What runs of a gang that lacks pods of its minimum fills a guarantee in any case.
-        need = 0 if is_part(gang) else _need(gang, policy)
+        need = 0 if is_part(gang.name) else _need(gang, policy)
         left[gang.queue] -= max(0, at_home[index] - need)
         if gang.is_pending and need:
             needs.setdefault(gang.queue, {})[GangIdx(index)] = need * UNITS

@@ -31,9 +31,9 @@ WAITING = " (waiting)"
 RUNNING = " (running)"
 
 
-def is_part(gang: PodGang) -> bool:
-    """Whether it holds the running pods of another gang."""
-    return gang.name.endswith(RUNNING)
+def is_part(name: str) -> bool:
+    """Whether a gang of that name holds the running pods of another."""
+    return name.endswith(RUNNING)
 
 
 def whole_name(name: str) -> str:
@@ -47,25 +47,45 @@ def stays_in_place(gang: PodGang, *, moves: bool) -> bool:
 
 
 def opened(
-    gang: PodGang, groups: Sequence[PodGroup], priority: int, *, moves: bool, base: str = ""
+    gang: PodGang,
+    groups: Sequence[PodGroup],
+    priority: int,
+    *,
+    moves: bool,
+    base: str = "",
+    near: str = "",
 ) -> PodGang:
-    """The gang with other groups, open to decision; `base` is the open gang that it is based on."""
+    """The gang with other groups, open to decision.
+
+    `base` is the gang that it is based on in the problem, and `near` the level at which others of
+    its set should be near it although none of its own pods can get another node.
+    """
     renamed: defaultdict[str, list[str]] = defaultdict(list)
     for group in groups:
         renamed[group.name.removesuffix(WAITING)].append(group.name)
-    scopes = tuple(
-        PackingScope(
-            scope.name, tuple(n for g in scope.groups for n in renamed[g]), scope.required_level
+    scopes: tuple[PackingScope, ...] = ()
+    previous: tuple[str, ...] = ()
+    if not stays_in_place(gang, moves=moves):
+        previous = () if moves else gang.previous_nodes
+        # Where moved pods run again costs nothing.
+        scopes = tuple(
+            replace(
+                scope,
+                groups=tuple(n for g in scope.groups for n in renamed[g]),
+                preferred_level="" if moves else scope.preferred_level,
+            )
+            for scope in gang.packing_scopes
         )
-        for scope in (() if stays_in_place(gang, moves=moves) else gang.packing_scopes)
-    )
+    elif near:
+        everywhere = tuple(group.name for group in groups)
+        scopes = (PackingScope("", everywhere, preferred_level=near),)
     return replace(
         gang,
         groups=tuple(groups),
         packing_scopes=scopes,
         priority=priority,
         base_gang=base,
-        previous_nodes=(),
+        previous_nodes=previous,
     )
 
 

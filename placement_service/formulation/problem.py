@@ -112,11 +112,11 @@ class Gang:
 
     `placeable` is false for a gang that gets no new pods whatever room there
     is. `pending` is true while its minimum is not met. `base` is a gang index
-    or -1. `set_level` is the level at which a base and the gangs based on it
-    should be near, -1 for none, and `set_running` the places there that the
-    gang's running pods use. `previous` are the nodes (indices) that it prefers because it used them
-    before. `queue_rows` are indices of the rows of queues that count its pods, and `guarantee` of
-    the queue's guaranteed GPUs, -1 for none.
+    or -1. `set_base` is the base of its set, mostly the same. `set_level` is the level at which a
+    base and the gangs based on it should be near, -1 for none, and `set_running` the places there
+    that the gang's running pods use. `previous` are the nodes (indices) that it prefers because it
+    used them before. `queue_rows` are indices of the rows of queues that count its pods, and
+    `guarantee` of the queue's guaranteed GPUs, -1 for none.
 
     A running gang that may give way (see `running_gangs`) is pending, and `home` are its
     units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
@@ -137,6 +137,7 @@ class Gang:
     requirements: tuple[GroupRequirement, ...]
     scopes: tuple[Scope, ...]
     base: GangIdx
+    set_base: GangIdx
     set_level: LevelIdx
     set_running: tuple[int, ...]
     previous: frozenset[NodeIdx]

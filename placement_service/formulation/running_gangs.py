@@ -57,7 +57,7 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
-from placement_service.formulation.open_gangs import stays_in_place, whole_name
+from placement_service.formulation.open_gangs import is_part, stays_in_place, whole_name
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
@@ -108,10 +108,13 @@ def open_running_gangs(
         if i not in able and _could_give_way(gang, snapshot, rights)
     ]
     nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
+    names = {snapshot.gangs[i].name for i in able}
+    # A base stays while a gang based on it is divided, though it might go with it.
+    kept = not moves and any(is_part(g.name) and g.base_gang in names for g in snapshot.gangs)
     return replace(
         opened,
         exact=opened.exact
-        and not missed
+        and not (missed or kept)
         and (moves or all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)),
         mends=any(
             (g.base_gang or g.name) in grows and not keeps_its_levels(g, nodes) for g in missed
@@ -144,6 +147,7 @@ def _able(
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
     grows = growing(snapshot)
+    short = {other.name for other in snapshot.gangs if other.is_pending}
     by_priority = policy.extras is ExtrasPolicy.WITH_PRIORITY
     staying = out_of_place(snapshot)
     taking_back = frozenset() if moves else take_back(snapshot)
@@ -154,6 +158,7 @@ def _able(
         if (
             gang.queue in queues
             and not (moves and adds_topology(gang, grows))
+            and not (gang.base_gang in short and any(pending(gang)))
             and not (by_priority and _places_extras_first(gang, rights, moves=moves))
             and rights.may_be_disturbed(gang)
             # Columns of room for some gangs only do not count shares of devices.
@@ -187,7 +192,9 @@ def _without_bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozen
     staying = {
         gang.base_gang
         for i, gang in enumerate(snapshot.gangs)
-        if i not in able and any(running(gang)) and whole_name(gang.base_gang) != gang.name
+        if (i not in able or is_part(gang.name))
+        and any(running(gang))
+        and whole_name(gang.base_gang) != gang.name
     }
     return frozenset(i for i in able if snapshot.gangs[i].name not in staying)
 

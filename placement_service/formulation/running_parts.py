@@ -6,8 +6,10 @@ becomes a gang of its own behind those of the request, and the rest is based on 
     its running pods    all stay, or all go; worth nothing, because no minimum is met
     the gang itself     waits as before; its running pods are places that cannot change
 
-A gang with extras is not divided, because these go alone, and neither is one of a set, because the
-rest would be based on two gangs.
+What runs of other gangs that are based on it is based on its running pods. Its own base stays where
+it is, because the rest would be based on two gangs that may go. A gang is not divided where even
+more depends on it: with extras, which go alone; with a base that waits itself; or with gangs based
+on it of which pods wait.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PodGang, PodGroup, Policy, Snapshot
 from placement_service.formulation.open_gangs import RUNNING
 from placement_service.formulation.running_gangs import gangs_that_may_go
-from placement_service.formulation.running_topology import running
+from placement_service.formulation.running_topology import pending, running
 
 
 def with_running_parts(snapshot: Snapshot, policy: Policy) -> Snapshot:
@@ -38,20 +40,30 @@ def with_running_parts(snapshot: Snapshot, policy: Policy) -> Snapshot:
 
 
 def _divisible(snapshot: Snapshot) -> Iterator[int]:
-    bases = {gang.base_gang for gang in snapshot.gangs}
+    by_name = {gang.name: gang for gang in snapshot.gangs}
+    awaited = {gang.base_gang for gang in snapshot.gangs if any(pending(gang))}
     for i, gang in enumerate(snapshot.gangs):
+        base = by_name.get(gang.base_gang)
         if (
             gang.is_pending
             and any(running(gang))
             and not any(g.fixed_pods or g.running_count > g.min_replicas for g in gang.groups)
-            and not gang.base_gang
-            and gang.name not in bases
+            and gang.name not in awaited
+            and (base is None or not base.is_pending)
         ):
             yield i
 
 
 def _divided(snapshot: Snapshot, which: Collection[int]) -> Snapshot:
-    gangs = [_rest(gang) if i in which else gang for i, gang in enumerate(snapshot.gangs)]
+    part_of = {snapshot.gangs[i].name: snapshot.gangs[i].name + RUNNING for i in which}
+    gangs = []
+    for i, gang in enumerate(snapshot.gangs):
+        if i in which:
+            gangs.append(_rest(gang))
+        elif gang.base_gang in part_of and any(running(gang)):
+            gangs.append(replace(gang, base_gang=part_of[gang.base_gang]))
+        else:
+            gangs.append(gang)
     parts = (_part(snapshot.gangs[i]) for i in sorted(which))
     return replace(snapshot, gangs=(*gangs, *parts))
 

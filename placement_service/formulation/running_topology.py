@@ -10,13 +10,14 @@ pod, which costs nothing where all is in one domain. Else the tier gets no bound
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 
 from placement_service.entities.node import HOSTNAME
 from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import BoundPod, PackingScope, PodGang, Snapshot
 from placement_service.formulation.arrays import Bools
+from placement_service.formulation.open_gangs import is_part, whole_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,10 @@ def pending(gang: PodGang) -> Iterator[int]:
 
 
 def growing(snapshot: Snapshot) -> frozenset[str]:
-    """The gangs whose pods wait; for a scaled gang also its base."""
-    return frozenset(g.base_gang or g.name for g in snapshot.gangs if any(pending(g)))
+    """The gangs whose pods wait; for a scaled gang also its base, and for one that is divided (see
+    `running_parts`)."""
+    waiting = {g.base_gang or g.name for g in snapshot.gangs if any(pending(g))}
+    return frozenset(waiting | {g.base_gang for g in snapshot.gangs if is_part(g.name)} - {""})
 
 
 def adds_topology(gang: PodGang, grows: Collection[str]) -> bool:
@@ -115,21 +118,15 @@ class KeptWishes:
     def base(self, gang: PodGang) -> str:
         """The gang that an open one is based on in the problem, "" where that says nothing."""
         base = self._by_name.get(gang.base_gang)
-        if base is None or base.name in self._open:
-            return gang.base_gang
+        if base is None or is_part(gang.name):
+            return ""
+        if base.name in self._open:
+            return base.name
         return base.name if base.name in self._grows and not base.is_pending else ""
 
-    def of(self, gang: PodGang, opened: PodGang) -> PodGang:
-        """An open gang with its wishes, where they count."""
-        if any(pending(gang)):
-            return replace(
-                opened, packing_scopes=gang.packing_scopes, previous_nodes=gang.previous_nodes
-            )
-        level = _set_level(gang) if gang.name in self._grows else ""
-        if not level:
-            return opened
-        groups = tuple(group.name for group in gang.groups)
-        return replace(opened, packing_scopes=(PackingScope("", groups, preferred_level=level),))
+    def level(self, gang: PodGang) -> str:
+        """The level at which gangs that wait should be near an open one, "" for none."""
+        return _set_level(gang) if gang.name in self._grows else ""
 
     @property
     def are_exact(self) -> bool:
@@ -140,6 +137,8 @@ class KeptWishes:
         return all(self._is_exact(gang, nodes) for gang in self._counted)
 
     def _is_exact(self, gang: PodGang, nodes: RunningOn) -> bool:
+        if is_part(gang.name):
+            return not self._gathers(gang)
         if any(pending(gang)) and (
             gang.previous_nodes
             or not all(
@@ -157,6 +156,12 @@ class KeptWishes:
         return not (base.is_pending and gang is not base) and nodes.are_together(
             (pod for member in members for pod in running(member)), level
         )
+
+    def _gathers(self, part: PodGang) -> bool:
+        """Whether a set counts that the gang of a running part is in: models know another one."""
+        base, rest = self._by_name.get(part.base_gang), self._by_name[whole_name(part.name)]
+        others = any(g.base_gang == part.name and g is not rest for g in self._snapshot.gangs)
+        return bool((base and _set_level(base)) or (others and _set_level(rest)))
 
 
 def _set_level(base: PodGang) -> str:

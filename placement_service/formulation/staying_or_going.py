@@ -23,6 +23,7 @@ from placement_service.entities.request import (
     Pod,
     PodAffinityTerm,
     PodGang,
+    PodGroup,
     PodSet,
     PodTemplate,
     Resources,
@@ -33,7 +34,7 @@ from placement_service.entities.solution import Assignment
 from placement_service.formulation.compute_domains import AVOIDS_ALL
 from placement_service.formulation.eviction_rights import EvictionRights, for_sharing
 from placement_service.formulation.kept_back import KeptBack
-from placement_service.formulation.open_gangs import MUST_RUN, Freed, opened, others
+from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
 from placement_service.formulation.prepared import Prepared, SetOf
 from placement_service.formulation.running_topology import KeptWishes
 
@@ -63,22 +64,25 @@ def open_for_evictions(
     homes: list[Assignment] = []
     closed: dict[SetOf, frozenset[int]] = {}
     for i, gang in enumerate(snapshot.gangs):
-        opens = i in chosen
+        groups = list(gang.groups)
+        if i in chosen:
+            # What waits of it comes as others do, and may not take what its own pods leave. It does
+            # not stand in for pods of the minimum, which stay or go together.
+            groups += [_waiting(group) for group in gang.groups if group.pending_count]
         counts = room.counts(gang, opens=False)
-        groups = []
-        for r, group in enumerate(gang.groups):
-            both = [(s, room.charged(s.template, counts)) for s in group.pod_sets]
-            if opens:
-                # What waits of it comes as others do, and may not take what its own pods leave.
-                both = [(s, template) for s, template in both if s.pods]
-                sets = [PodSet(template, s.pods) for s, template in both]
-            else:
-                sets = [replace(s, template=template) for s, template in both]
-            for k, (s, _) in enumerate(both):
-                rows = kept_back.rows(gang, s.template) if s.pods else None
-                if rows:
-                    closed[SetOf(i, r, k)] = rows
-            for s in group.pod_sets if opens else ():
+        for r, group in enumerate(groups):
+            if i not in chosen or r >= len(gang.groups):
+                for k, s in enumerate(group.pod_sets):
+                    rows = kept_back.rows(gang, s.template) if s.pods else None
+                    if rows:
+                        closed[SetOf(i, r, k)] = rows
+                charged = (
+                    replace(s, template=room.charged(s.template, counts)) for s in group.pod_sets
+                )
+                groups[r] = replace(group, pod_sets=tuple(charged))
+                continue
+            sets: list[PodSet] = []
+            for s in group.pod_sets:
                 template = room.charged(s.template, room.counts(gang, opens=True))
                 at_home: defaultdict[tuple[str, Terms, str, str], list[Pod]] = defaultdict(list)
                 for pod in s.bound_pods:
@@ -91,11 +95,18 @@ def open_for_evictions(
                     rules = (*mine, AVOIDS_ALL) if alone else mine
                     homes.append(Assignment(i, r, len(sets), row[node], len(pods)))
                     sets.append(PodSet(room.at_home(template, rules, alone=alone), tuple(pods)))
-            groups.append(replace(group, pod_sets=tuple(sets)))
-        if opens:
-            priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
-            base = wishes.base(gang)
-            gangs.append(wishes.of(gang, opened(gang, groups, priority, moves=False, base=base)))
+            groups[r] = replace(group, pod_sets=tuple(sets))
+        if i in chosen:
+            gangs.append(
+                opened(
+                    gang,
+                    groups,
+                    MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority,
+                    moves=False,
+                    base=wishes.base(gang),
+                    near=wishes.level(gang),
+                )
+            )
         else:
             gangs.append(replace(gang, groups=tuple(groups)))
     return Prepared(
@@ -118,6 +129,12 @@ def open_for_evictions(
         exact=not any(map(room.holds_back, snapshot.reservations)),
         bounds_topology=wishes.are_exact,
     )
+
+
+def _waiting(group: PodGroup) -> PodGroup:
+    """The pods of a group that wait beyond its minimum."""
+    sets = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)
+    return replace(group, name=group.name + WAITING, pod_sets=sets, min_replicas=0)
 
 
 class _Room:

@@ -74,6 +74,9 @@ FEATURES: Mapping[str, Test] = {
     "extras": _of_gangs(
         lambda g: any(x.running_count + x.pending_count > x.min_replicas for x in g.groups)
     ),
+    "gangs that lack pods of their minimum": _of_gangs(
+        lambda g: g.is_pending and any(x.running_count for x in g.groups)
+    ),
     "pods that may not move": lambda d: _runs(d.snapshot, told=False),
     "pods that may move": lambda d: _runs(d.snapshot, told=True),
     "node selectors and affinity": _of_templates(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tests.strategies.changes import permuted, renamed
 from tests.strategies.contested import contested_clusters
-from tests.strategies.crossed import crossed
+from tests.strategies.crossed import crossed, with_lacking_gangs
 from tests.strategies.reservations import with_reservations
 from tests.strategies.running import full_clusters
 from tests.strategies.snapshots import snapshots, with_more_room
@@ -44,6 +44,7 @@ __all__ = [
     "permuted",
     "renamed",
     "snapshots",
+    "with_lacking_gangs",
     "with_more_room",
     "with_reservations",
 ]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from placement_service.entities.eviction import DisruptionBudget
 from placement_service.entities.queues import GPUS, MILLIGPUS, Amounts, Queue
-from placement_service.entities.request import CPU, PodSet, PodTemplate, Snapshot
+from placement_service.entities.request import CPU, Pod, PodSet, PodTemplate, Snapshot
 from placement_service.entities.reservations import ReservationSelector
 from placement_service.entities.selectors import (
     LabelSelector,
@@ -37,11 +37,20 @@ def crossed(draw: st.DrawFn, questions: st.SearchStrategy[Snapshot]) -> Snapshot
         _protected,
         _with_deep_queues,
         _in_reservations,
+        _lacking,
     )
     for change in changes:
         if draw(st.booleans()):
             snapshot = draw(change(snapshot))
     return snapshot
+
+
+@st.composite
+def with_lacking_gangs(draw: st.DrawFn, questions: st.SearchStrategy[Snapshot]) -> Snapshot:
+    """Gangs that run lack pods or wait for more, sets of them and gangs with levels among them."""
+    snapshot = draw(_lacking(draw(questions)))
+    snapshot = draw(_with_sets(snapshot)) if draw(st.booleans()) else snapshot
+    return draw(_with_scopes(snapshot)) if draw(st.booleans()) else snapshot
 
 
 @st.composite
@@ -54,6 +63,25 @@ def _with_scopes(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
         else gang
         for gang in snapshot.gangs
     )
+    return replace(snapshot, gangs=tuple(gangs))
+
+
+@st.composite
+def _lacking(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """Gangs that run lack a pod of their minimum, or wait for one more; the pod may be there."""
+    gangs = []
+    for gang in snapshot.gangs:
+        groups = list(gang.groups)
+        at = draw(st.integers(0, len(groups) - 1))
+        group = groups[at]
+        if any(s.bound_pods for s in group.pod_sets) and draw(st.booleans()):
+            sets = list(group.pod_sets)
+            more = Pod(f"{gang.name.replace('podgangs', 'pods')}-{at}-more")
+            if draw(st.booleans()):
+                sets[0] = replace(sets[0], pods=(*sets[0].pods, more))
+            lacks = group.running_count + draw(st.integers(0, 1))
+            groups[at] = replace(group, pod_sets=tuple(sets), min_replicas=lacks)
+        gangs.append(replace(gang, groups=tuple(groups)))
     return replace(snapshot, gangs=tuple(gangs))
 
 

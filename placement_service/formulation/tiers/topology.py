@@ -103,8 +103,8 @@ def sets(problem: Problem) -> dict[int, tuple[Gang, ...]]:
     """Base gang to the whole set, base first, for sets that have a level."""
     found: dict[int, list[Gang]] = {}
     for gang in problem.gangs:
-        if gang.base >= 0 and gang.set_level >= 0:
-            found.setdefault(gang.base, [problem.gangs[gang.base]]).append(gang)
+        if gang.set_base >= 0 and gang.set_level >= 0:
+            found.setdefault(gang.set_base, [problem.gangs[gang.set_base]]).append(gang)
     return {base: tuple(gangs) for base, gangs in found.items()}
 
 

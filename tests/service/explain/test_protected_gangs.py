@@ -31,8 +31,9 @@ def ask(
     *,
     nothing_goes: bool = False,
     extras: ExtrasPolicy = ExtrasPolicy.AFTER_MINIMUMS,
+    of: str = "urgent",
 ) -> tuple[Reason, ...]:
-    """Why gang "urgent" waits in the first answer, or where nothing goes."""
+    """Why a gang waits in the first answer, or where nothing goes."""
     asked, policy = scenario.snapshot(), Policy(eviction=eviction, extras=extras)
     prepared = prepare(asked, policy)
     problem = formulate(asked, policy, prepared)
@@ -43,7 +44,7 @@ def ask(
     result = score(asked, policy, plan.bindings, plan.evictions)
     reasons = explain(prepared.snapshot, problem, solution, result, asked=asked, deadline=math.inf)
     found = zip(asked.gangs, reasons, strict=True)
-    return next(r for g, r in found if g.name.endswith("/urgent"))
+    return next(r for g, r in found if g.name.endswith(f"/{of}"))
 
 
 def preempt(scenario: Scenario) -> list[str]:
@@ -307,6 +308,18 @@ def test_a_gang_that_waits_for_its_minimum_is_not_moved_and_says_so() -> None:
     *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8), EvictionPolicy.REPACK)
     assert "gang old (priority 0) waits for 1 pod of its minimum itself; without it" in (
         reason.message
+    )
+
+
+@pytest.mark.parametrize("kind", EvictionPolicy)
+def test_extras_of_a_gang_that_may_be_disturbed_wait_for_the_same_reason(
+    kind: EvictionPolicy,
+) -> None:
+    group = replace(old("old", "x1", gpus=4), pods=1, min=1)
+    scenario = Scenario("r1: x1=0/4 | r2: x2=0/8").gang("old", group)
+    first, *_ = ask(scenario.gang("urgent", pods=1, gpus=8, priority=1), kind, of="old")
+    assert first.message == (
+        "1 extra pod waits: the cluster has room for 0 of 1 more pod of 4 nvidia.com/gpu."
     )
 
 

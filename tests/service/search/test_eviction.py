@@ -420,7 +420,8 @@ def test_what_waits_of_a_gang_does_not_take_what_its_own_pods_leave() -> None:
     old = replace(old, groups=(replace(group, pod_sets=(*group.pod_sets, more)),))
     question = cluster(old, urgent(gpus=4), nodes=2)
     prepared = open_running_gangs(question, PREEMPT)
-    coming, *at_home = prepared.snapshot.gangs[0].groups[0].pod_sets
+    here, beyond = prepared.snapshot.gangs[0].groups
+    [coming], at_home = beyond.pod_sets, here.pod_sets
     assert len(at_home) == 2
     # The room that only those above it may use is a column that it counts in, too.
     assert coming.template.requests.keys() > at_home[0].template.requests.keys()

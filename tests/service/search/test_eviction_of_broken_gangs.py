@@ -135,3 +135,36 @@ def test_gangs_of_sets_and_those_that_move_are_not_divided() -> None:
     assert prepare(nodes(old, urgent()), PREEMPT).request is not None
     assert prepare(nodes(old, based, urgent()), PREEMPT).request is None
     assert prepare(nodes(old, urgent()), REPACK).request is None
+
+
+BASE = replace(
+    running("base", "n0", gpus=8),
+    packing_scopes=(PackingScope("all", ("worker",), preferred_level="rack"),),
+)
+
+
+def test_a_scaled_gang_goes_while_its_base_stays() -> None:
+    scaled = replace(broken("scaled", "n1"), base_gang=BASE.name)
+    result = answer(nodes(BASE, scaled, urgent()), PREEMPT)
+    assert (result.evicted(), bound(result)) == (["scaled"], [("urgent", "n1")])
+
+
+def test_a_scaled_gang_is_made_whole_near_its_base() -> None:
+    """Three domains of its set are one more than needed, and the tier says so."""
+    scaled = replace(broken("scaled", "n1"), base_gang=BASE.name)
+    question = nodes(BASE, scaled, urgent(), free=2)
+    result = answer(question, PREEMPT)
+    assert result.evicted() == []
+    assert result.tier(TierName.TOPOLOGY) == 1
+    far = replace(question, nodes=(*question.nodes[:2], node("f0", rack="c"), node("f1", rack="c")))
+    assert answer(far, PREEMPT).tier(TierName.TOPOLOGY) == 2
+
+
+@pytest.mark.parametrize(("pods", "gone"), [(1, ["scaled"]), (2, ["base", "scaled"])])
+def test_a_base_goes_with_what_runs_of_the_gangs_based_on_it(pods: int, gone: list[str]) -> None:
+    base = replace(BASE, groups=broken("base", "n0").groups)
+    scaled = replace(running("scaled", "n1", gpus=8), base_gang=BASE.name)
+    scaled = replace(scaled, priority=-1)
+    large = replace(gang("large", pods=pods, gpus=8), priority=100)
+    result = answer(nodes(base, scaled, large), PREEMPT)
+    assert (result.evicted(), len(result.bindings)) == (gone, pods)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
+from placement_service.formulation.prepare import prepare
 from placement_service.judge.verify import verify
 from placement_service.search.parameters import SearchParameters
 from tests.judged import no_answer_is_false, oracle
@@ -20,6 +21,7 @@ from tests.strategies import (
     contested_clusters,
     full_clusters,
     snapshots,
+    with_lacking_gangs,
 )
 
 #: Of the profile in use.
@@ -55,6 +57,19 @@ def test_bounds_never_cut_off_the_optimum_and_proofs_have_met_it(
 def test_the_model_of_victims_cuts_off_no_optimum(snapshot: Snapshot, policy: Policy) -> None:
     best = oracle(snapshot, policy)
     no_answer_is_false(best, snapshot, policy, SearchParameters(victim_gangs=1))
+
+
+@given(
+    with_lacking_gangs(full_clusters()),
+    st.sampled_from([EvictionPolicy.PREEMPT, EvictionPolicy.RECLAIM]),
+)
+def test_gangs_that_lack_pods_or_wait_for_more_stay_or_go(
+    snapshot: Snapshot, kind: EvictionPolicy
+) -> None:
+    policy = Policy(eviction=kind)
+    best = oracle(snapshot, policy)
+    event(f"divided: {prepare(snapshot, policy).request is not None}")
+    event(f"proven: {no_answer_is_false(best, snapshot, policy)}")
 
 
 @given(contested_clusters())
