@@ -19,7 +19,7 @@ from placement_service.entities.nodes import Bools
 from placement_service.entities.request import EPHEMERAL_STORAGE, Node
 from placement_service.judge.outcome import EvictedPod, NewPod
 from placement_service.judge.plan import Plan
-from placement_service.judge.rules.reclaiming import reclaiming
+from placement_service.judge.rules.reclaiming import Reclaiming
 from placement_service.judge.rules.reservations import still_held
 
 Amounts = Counter[str]
@@ -41,13 +41,13 @@ def nodes_are_not_overfilled(plan: Plan) -> Iterator[str]:
 def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
     """Room of a preempted pod is for gangs of higher priority than its own, on its node.
 
-    Room of a reclaimed pod is also for the gangs that reclaim. For each priority, the pods
+    Room of a reclaimed pod is also for the gangs that may reclaim it. For each priority, the pods
     of that priority and less have what was free and what victims below it left; this says
     it all, because a gang that may use the room of a victim may use that of all below it.
     """
     if not plan.evicted:
         return
-    reclaim = reclaiming(plan)
+    reclaiming = Reclaiming(plan)
     for node, pods in plan.new_by_node:
         leaving = plan.evicted_by_node.get(node.name, ())
         if all(v.moves for v in leaving):
@@ -58,7 +58,11 @@ def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
             of_reclaimed = [
                 v for v in leaving if v not in theirs and v.eviction.kind is EvictionKind.RECLAIM
             ]
-            others = [pod for pod in those if pod.gang.name not in reclaim]
+            others = [
+                pod
+                for pod in those
+                if not any(reclaiming.may_use(pod.gang, v) for v in of_reclaimed)
+            ]
             cases = [(others, theirs)]
             if len(others) < len(those):
                 cases.append((those, [*theirs, *of_reclaimed]))

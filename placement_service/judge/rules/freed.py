@@ -7,14 +7,13 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from placement_service.entities.eviction import EvictionKind
 from placement_service.entities.request import PodTemplate, RunningPod
 from placement_service.judge.outcome import EvictedPod, NewPod
 from placement_service.judge.plan import Plan
-from placement_service.judge.rules.reclaiming import reclaiming
+from placement_service.judge.rules.reclaiming import Reclaiming
 
 
 def ports_of_victims_serve_those_above_them(plan: Plan) -> Iterator[str]:
@@ -23,11 +22,11 @@ def ports_of_victims_serve_those_above_them(plan: Plan) -> Iterator[str]:
     if not victims:
         return
     by_node = {v.pod.node: [w for w in victims if w.pod.node == v.pod.node] for v in victims}
-    reclaim = reclaiming(plan)
+    reclaiming = Reclaiming(plan)
     for node, pods in plan.new_by_node:
         for pod in pods:
             for victim in by_node.get(node.name, ()):
-                if not _may_use(pod, victim, reclaim) and any(
+                if not _may_use(pod, victim, reclaiming) and any(
                     port.conflicts(left)
                     for port in pod.template.host_ports
                     for left in victim.template.host_ports
@@ -41,13 +40,13 @@ def nodes_of_victims_serve_the_domains_of_those_above_them(plan: Plan) -> Iterat
     """
     if not any(template.compute_domain for template in plan.templates):
         return
-    reclaim = reclaiming(plan)
+    reclaiming = Reclaiming(plan)
     for node, pods in plan.new_by_node:
         for victim in plan.evicted_by_node.get(node.name, ()):
             theirs = victim.template.compute_domain
             for pod in pods if theirs and not victim.moves else ():
                 mine = pod.template.compute_domain
-                if mine not in ("", theirs) and not _may_use(pod, victim, reclaim):
+                if mine not in ("", theirs) and not _may_use(pod, victim, reclaiming):
                     yield (
                         f"pod {pod.name} of compute domain {mine} is on node {node.name}, which "
                         f"served {theirs} until the eviction of {_described(victim)}"
@@ -63,7 +62,7 @@ def places_that_victims_kept_free_serve_those_above_them(plan: Plan) -> Iterator
     own = any(pod.required_anti_affinity for pod in listed)
     if not listed or not (own or any(t.required_anti_affinity for t in plan.templates)):
         return
-    reclaim = reclaiming(plan)
+    reclaiming = Reclaiming(plan)
     places: dict[tuple[PodTemplate, str], list[_Place]] = {}
     for new in plan.new:
         asked = new.template, new.namespace
@@ -71,7 +70,7 @@ def places_that_victims_kept_free_serve_those_above_them(plan: Plan) -> Iterator
             places[asked] = list(_places(plan, listed, *asked))
         for key, domain, pod in places[asked]:
             victim = victims[pod]
-            if new.node.labels.get(key) == domain and not _may_use(new, victim, reclaim):
+            if new.node.labels.get(key) == domain and not _may_use(new, victim, reclaiming):
                 yield (
                     f"pod {new.name} is in {key}={domain}, from where required anti-affinity "
                     f"kept it away until the eviction of {_described(victim)}"
@@ -102,11 +101,10 @@ def _places(
                 yield _Place(key, domain, pod.name)
 
 
-def _may_use(pod: NewPod, victim: EvictedPod, reclaim: Collection[str]) -> bool:
+def _may_use(pod: NewPod, victim: EvictedPod, reclaiming: Reclaiming) -> bool:
     """Whether a pod may use what a victim leaves, as in `capacity`."""
     preempts = pod.gang.priority > victim.gang.priority and not pod.gang.never_preempts
-    reclaims = victim.eviction.kind is EvictionKind.RECLAIM and pod.gang.name in reclaim
-    return preempts or reclaims
+    return preempts or reclaiming.may_use(pod.gang, victim)
 
 
 def _described(victim: EvictedPod) -> str:

@@ -27,52 +27,71 @@ def compared(plan: Plan, one: PodGang, other: PodGang) -> Compared | None:
     return next((Compared(a, b) for a, b in zip(*ways, strict=False) if a != b), None)
 
 
-def reclaiming(plan: Plan) -> frozenset[str]:
-    """The gangs that reclaim.
+class Reclaiming:
+    """The gangs that reclaim, and from whom each may.
 
     An eviction names one gang, but the room of a pod may serve several. So those count, too, that
     share a node with a reclaimed pod and might be named, the most important and oldest first, while
     their queues stay within what is guaranteed to them with all that reclaim.
     """
-    named = {e.for_gang for e in plan.evictions if e.kind is EvictionKind.RECLAIM}
-    others = _unnamed(plan, named)
-    if not others:
-        return frozenset(named)
-    gangs = {gang.name: gang for gang in plan.snapshot.gangs}
-    usage, asked = Usage(plan, fixed=False), asked_by_gang(plan)
-    guaranteed = {
-        queue.name: in_millis(queue.guaranteed).get(GPUS, 0) for queue in plan.snapshot.queues
-    }
-    taken = Counter(
-        {queue: sum(asked[name] for name in names) for queue, names in takers(plan).items()}
-    )
-    found = set(named)
-    now = plan.snapshot.as_of or 0
 
-    def turn(name: str) -> tuple[int, int]:
-        created = gangs[name].created
-        return -gangs[name].priority, now if created is None else created
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        named = {e.for_gang for e in plan.evictions if e.kind is EvictionKind.RECLAIM}
+        self._gangs: set[str] = named
+        if not named:
+            return
+        self._usage = Usage(plan, fixed=False)
+        self._guaranteed = {
+            queue.name: in_millis(queue.guaranteed).get(GPUS, 0) for queue in plan.snapshot.queues
+        }
+        self._gangs = named | self._others(_unnamed(plan, named))
 
-    for name in sorted(others, key=turn):
-        pairs = {compared(plan, gangs[name], victim.gang) for victim in others[name]}
-        for mine in sorted(
-            pair.mine
-            for pair in pairs
-            if pair is not None and usage.of(pair.theirs, GPUS) > guaranteed[pair.theirs]
+    def may_use(self, gang: PodGang, victim: EvictedPod) -> bool:
+        """Whether a gang that reclaims is named for a reclaimed pod, or might be."""
+        if victim.eviction.kind is not EvictionKind.RECLAIM or gang.name not in self._gangs:
+            return False
+        named = victim.eviction.for_gang == gang.name
+        return named or self._queue_for(gang, victim) is not None
+
+    def _queue_for(self, gang: PodGang, victim: EvictedPod) -> str | None:
+        """The queue that is below its guarantee, where that of the victim is above its own."""
+        pair = compared(self._plan, gang, victim.gang)
+        if (
+            pair is not None
+            and self._usage.of(pair.theirs, GPUS) > self._guaranteed[pair.theirs]
+            and self._usage.of(pair.mine, GPUS) < self._guaranteed[pair.mine]
         ):
-            before = usage.of(mine, GPUS)
-            then = before + taken[mine] + asked[name]
-            if before < guaranteed[mine] and then <= guaranteed[mine]:
-                taken[mine] += asked[name]
-                found.add(name)
-    return frozenset(found)
+            return pair.mine
+        return None
+
+    def _others(self, unnamed: Mapping[str, Sequence[EvictedPod]]) -> set[str]:
+        plan = self._plan
+        gangs = {gang.name: gang for gang in plan.snapshot.gangs}
+        asked = asked_by_gang(plan)
+        taken = Counter(
+            {queue: sum(asked[name] for name in names) for queue, names in takers(plan).items()}
+        )
+        now = plan.snapshot.as_of or 0
+
+        def turn(name: str) -> tuple[int, int]:
+            created = gangs[name].created
+            return -gangs[name].priority, now if created is None else created
+
+        found = set()
+        for name in sorted(unnamed, key=turn):
+            queues = {self._queue_for(gangs[name], victim) for victim in unnamed[name]}
+            for mine in sorted(queue for queue in queues if queue is not None):
+                then = self._usage.of(mine, GPUS) + taken[mine] + asked[name]
+                if then <= self._guaranteed[mine]:
+                    taken[mine] += asked[name]
+                    found.add(name)
+        return found
 
 
 def _unnamed(plan: Plan, named: set[str]) -> Mapping[str, Sequence[EvictedPod]]:
     """Gangs with new pods where pods were reclaimed for others, and these pods."""
     found: defaultdict[str, list[EvictedPod]] = defaultdict(list)
-    if not named:
-        return found
     for node, pods in plan.new_by_node:
         gone = plan.evicted_by_node.get(node.name, ())
         reclaimed = [v for v in gone if v.eviction.kind is EvictionKind.RECLAIM]

@@ -284,6 +284,23 @@ class TestReclaim:
         gone = scenario.evict(RECLAIM, "a", old_w_runs_0=None)
         assert refuses(scenario, "do not differ", scenario.bind(a_w_0="x1"), gone)
 
+    def test_who_reclaims_from_one_queue_has_no_right_to_the_room_of_another(self) -> None:
+        """Gang a could be named for "old" alone, and b for "other"."""
+        scenario = cluster("x1=0/8 x2=0/8", EvictionPolicy.RECLAIM)
+        for team, guaranteed in (("one", 4), ("two", 8)):
+            scenario = scenario.queue(team, guaranteed={GPUS: guaranteed})
+            scenario = scenario.queue(f"{team}-low", team)
+            scenario = scenario.queue(f"{team}-own", team, guaranteed={GPUS: 4})
+        scenario = old(scenario, "x1", queue="one-low")
+        scenario = scenario.gang("other", Group("w", gpus=8, told=("x2",)), queue="two-low")
+        scenario = scenario.gang("a", pods=1, gpus=4, queue="one-own")
+        scenario = scenario.gang("b", pods=1, gpus=4, queue="two-own")
+        gone = scenario.evict(RECLAIM, "a", old_w_runs_0=None)
+        gone += scenario.evict(RECLAIM, "b", other_w_runs_0=None)
+        assert accepts(scenario, scenario.bind(a_w_0="x1", b_w_0="x2"), gone)
+        words = "room of victims that do not stand below"
+        assert refuses(scenario, words, scenario.bind(a_w_0="x1", b_w_0="x1"), gone)
+
     def test_the_first_queues_that_differ_decide(self) -> None:
         """Compared are the organisations, not the teams in them."""
         for mine, fine in ((8, True), (4, False)):
