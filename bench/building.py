@@ -7,8 +7,8 @@ cluster is its NVLink domain.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from placement_service.entities.request import (
     CPU,
@@ -149,3 +149,14 @@ def gang(
 
 def gang_name(name: str) -> str:
     return f"namespaces/{NAMESPACE}/podgangs/{name}"
+
+
+def with_templates(one: PodGang, change: Callable[[PodTemplate], PodTemplate]) -> PodGang:
+    """The gang with other templates."""
+    return replace(
+        one,
+        groups=tuple(
+            replace(g, pod_sets=tuple(replace(s, template=change(s.template)) for s in g.pod_sets))
+            for g in one.groups
+        ),
+    )

@@ -31,6 +31,7 @@ from bench.building import (
     node,
     nvl_cluster,
     resources,
+    with_templates,
 )
 from bench.mix import huge, mix, ragged, sets
 from placement_service.entities.request import Node, PodGang, PodTemplate, Policy, Snapshot
@@ -125,17 +126,7 @@ def _into_pools(rng: random.Random, one: PodGang) -> PodGang:
         term = NodeSelectorTerm((Requirement(POOL, Operator.IN, accepted),))
         return replace(template, required_node_affinity=(term,))
 
-    return _with_templates(one, confined)
-
-
-def _with_templates(one: PodGang, change: Callable[[PodTemplate], PodTemplate]) -> PodGang:
-    return replace(
-        one,
-        groups=tuple(
-            replace(g, pod_sets=tuple(replace(s, template=change(s.template)) for s in g.pod_sets))
-            for g in one.groups
-        ),
-    )
+    return with_templates(one, confined)
 
 
 def cpu_shapes(seed: int, *, load: float = 1.0, gangs: int = 200, blocks: int = 14) -> Snapshot:

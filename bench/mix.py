@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.building import (
@@ -21,9 +21,10 @@ from bench.building import (
     gang,
     nvl_cluster,
     resources,
+    with_templates,
 )
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import PodGang, PodSet, PodTemplate, Snapshot
+from placement_service.entities.request import Node, PodGang, PodSet, PodTemplate, Snapshot
 
 
 def mix(
@@ -38,6 +39,7 @@ def mix(
     priorities: int = 1,
     domains: int = 0,
     queues: int = 0,
+    unlike: float = 0.0,
 ) -> Snapshot:
     """Serving in rack-bound replicas, training in blocks, small jobs; on a 62 % free cluster.
 
@@ -45,15 +47,19 @@ def mix(
     their pods beyond the minimum, `scaled` that of the serving gangs whose decode replicas beyond
     the first are gangs of their own. With `domains` the pods of whole trays are in a ComputeDomain
     of their gang. Each gang is in one of `queues`, to which two thirds of the free GPUs are
-    guaranteed in equal parts, and twice that is the limit of each.
+    guaranteed in equal parts, and twice that is the limit of each. With `unlike` the pods of whole
+    trays ask for 64 to 128 cores, another number in each gang, and such a share more of the free
+    trays runs pods that leave all GPUs, and cores for some of these pods only.
     """
     rng = random.Random(f"mix {seed}")
     nodes = nvl_cluster(rng, blocks=blocks, racks=racks)
     jobs = _jobs(rng, gangs, load * free_trays(nodes))
-    made = (g for job in jobs for g in _gangs(rng, job, extras, scaled, priorities))
-    return _in_queues(
-        Snapshot(tuple(nodes), tuple(map(_in_a_domain, made) if domains else made)), queues
-    )
+    made = tuple(g for job in jobs for g in _gangs(rng, job, extras, scaled, priorities))
+    if domains:
+        made = tuple(map(_in_a_domain, made))
+    if unlike:
+        nodes, made = _unlike(random.Random(f"unlike {seed}"), nodes, made, unlike)
+    return _in_queues(Snapshot(tuple(nodes), made), queues)
 
 
 def _in_queues(snapshot: Snapshot, count: int) -> Snapshot:
@@ -86,6 +92,28 @@ def _in_a_domain(one: PodGang) -> PodGang:
             replace(group, pod_sets=tuple(map(of, group.pod_sets))) for group in one.groups
         ),
     )
+
+
+#: Cores that a pod for a whole tray asks for, and those that other pods of a tray take.
+_ASKED = (64, 80, 96, 112, 128)
+_TAKEN = (24, 40, 56, 72)
+
+
+def _unlike(
+    rng: random.Random, nodes: Sequence[Node], gangs: Sequence[PodGang], share: float
+) -> tuple[list[Node], tuple[PodGang, ...]]:
+    """A share of the free trays with cores taken, and gangs whose pods ask for unlike cores."""
+
+    def taken(one: Node) -> Node:
+        if one.requested or one.allocatable.get(GPU, 0) == 0 or rng.random() >= share:
+            return one
+        return replace(one, requested=resources(rng.choice(_TAKEN), 64))
+
+    def unlike(one: PodGang) -> PodGang:
+        template = replace(WHOLE_TRAY, requests=resources(rng.choice(_ASKED), 800, 4))
+        return with_templates(one, lambda t: template if t == WHOLE_TRAY else t)
+
+    return [taken(one) for one in nodes], tuple(map(unlike, gangs))
 
 
 @dataclass(frozen=True, slots=True)
