@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from placement_service.cp_sat.block_shapes import Kind, RackSort
+from placement_service.cp_sat.block_parts import Kind, RackSort
 
-#: A pattern: (size, how many parts of it).
-Sizes = tuple[tuple[int, int], ...]
+#: A pattern: (slot, how many of it). In a rack of one pool it is a slot for any part of its size
+#: there, in a mixed one for a part of just this kind.
+Sizes = tuple[tuple[Kind, int], ...]
 
 #: Gangs wholly in a block, by class and block.
 Held = Mapping[tuple[int, int], int]

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.cp_sat.block_contents import Filled
-from placement_service.cp_sat.block_shapes import Blocks, Class, ExtraUnits, Kind, Piece
+from placement_service.cp_sat.block_parts import MIXED, Kind, Piece
+from placement_service.cp_sat.block_shapes import Blocks, Class, ExtraUnits
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed
@@ -55,8 +56,12 @@ class BlockDecoding:
         self.residual.take_plan(blocks.fixed)
         self._used = dict(filled.used)
         self._extras_left = dict(filled.extras)
-        self._free = {rack: list(nodes) for rack, nodes in blocks.nodes_of.items()}
-        self._slots: dict[tuple[int, int, int], list[int]] = {}
+        #: Free whole nodes by rack and pool.
+        self._free: dict[int, dict[int, list[int]]] = {}
+        for rack, nodes in blocks.nodes_of.items():
+            for n in nodes:
+                self._free.setdefault(rack, {}).setdefault(int(blocks.pool[n]), []).append(n)
+        self._slots: dict[tuple[int, Kind], list[int]] = {}
         #: Whole nodes that were given away, by the pod class of their units.
         self._given: dict[ClassIdx, list[int]] = {}
         self._nodes_in: dict[tuple[int, ...], Ints] = {}
@@ -96,9 +101,8 @@ class BlockDecoding:
         for (sort, pattern), times in self.filled.racks.items():
             for _ in range(times):
                 rack = free[sort].pop()
-                for size, count in pattern:
-                    at = (sort.block, sort.pool, size)
-                    self._slots.setdefault(at, []).extend([rack] * count)
+                for slot, count in pattern:
+                    self._slots.setdefault((sort.block, slot), []).extend([rack] * count)
 
     # --- who goes where -------------------------------------------------------------------
 
@@ -199,33 +203,50 @@ class BlockDecoding:
     # --- nodes ------------------------------------------------------------------------------
 
     def _pool(self, kind: Kind, block: int) -> int:
-        for q in kind.pools:
+        for q in (*kind.pools, MIXED):
             if self._used.get((kind, block, q), 0):
                 self._used[kind, block, q] -= 1
                 return q
-        return -1
+        return MIXED
 
     def _in_slot(self, seat: _Seat, piece: Piece, block: int) -> None:
         for _ in range(piece.times):
             q = self._pool(piece.kind, block)
-            slots = self._slots.get((block, q, piece.kind.size))
+            kind = piece.kind if q == MIXED else Kind((q,), piece.kind.size)
+            slots = self._slots.get((block, kind))
             if not slots:
                 return
             rack = slots.pop()
-            nodes = self._free[rack]
+            nodes = self._free_nodes(rack, kind)
+            if len(nodes) < kind.size:
+                return
             demands, want = self.problem.gangs[seat.gang].demands, seat.work.want
             for d in piece.demands:
                 seat.racks[d] = rack
                 if self.blocks.units[demands[d].pod_class]:
                     self._take(seat, d, [nodes.pop() for _ in range(want[d])])
 
+    def _free_nodes(self, rack: int, kind: Kind) -> list[int]:
+        """Nodes of a rack for a part: those first that fewest others can use."""
+        found: list[int] = []
+        free = self._free[rack]
+        if len(free) == 1:
+            (mine,) = free.values()
+            return [mine.pop() for _ in range(min(kind.size, len(mine)))]
+        for q in sorted(kind.pools, key=self.blocks.choosiness.__getitem__):
+            mine = free.get(q, [])
+            while mine and len(found) < kind.size:
+                found.append(mine.pop())
+        return found
+
     def _racks_by_room(self) -> dict[tuple[int, int], list[int]]:
         """Racks by block and pool, those with least left last."""
         found: dict[tuple[int, int], list[int]] = {}
         for sort, racks in self.blocks.racks.items():
-            found.setdefault((sort.block, sort.pool), []).extend(racks)
-        for racks in found.values():
-            racks.sort(key=lambda rack: (-len(self._free[rack]), rack))
+            for q, _ in sort.nodes:
+                found.setdefault((sort.block, q), []).extend(racks)
+        for (_, q), racks in found.items():
+            racks.sort(key=lambda rack: (-len(self._free[rack][q]), rack))
         return found
 
     def _on_nodes(
@@ -234,12 +255,13 @@ class BlockDecoding:
         """Single whole nodes; returns how many were found."""
         chosen: list[int] = []
         for _ in range(piece.times):
-            racks = order.get((block, self._pool(piece.kind, block)), [])
-            while racks and not self._free[racks[-1]]:
+            q = self._pool(piece.kind, block)
+            racks = order.get((block, q), [])
+            while racks and not self._free[racks[-1]][q]:
                 racks.pop()
             if not racks:
                 break
-            chosen.append(self._free[racks[-1]].pop())
+            chosen.append(self._free[racks[-1]][q].pop())
             if piece.rack:
                 seat.racks.update(dict.fromkeys(piece.demands, racks[-1]))
         if chosen:

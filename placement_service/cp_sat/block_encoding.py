@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement_service.cp_sat.block_contents import Filled, LargePart
-from placement_service.cp_sat.block_shapes import Blocks, Class, Kind, Piece
+from placement_service.cp_sat.block_parts import MIXED, Kind, Piece
+from placement_service.cp_sat.block_shapes import Blocks, Class
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.domain_choice import mandatory
@@ -22,7 +23,7 @@ class _Place:
 
     blocks: frozenset[int]
     used: _Used = field(default_factory=Counter)
-    racks: list[tuple[int, int]] = field(default_factory=list)
+    racks: list[tuple[int, Kind]] = field(default_factory=list)
     extras: Counter[tuple[int, int]] = field(default_factory=Counter)
     used_by_extras: _Used = field(default_factory=Counter)
 
@@ -58,7 +59,7 @@ class BlockEncoding:
         large: list[LargePart] = []
         extras: Counter[tuple[int, int, int]] = Counter()
         used: _Used = Counter()
-        racks: dict[int, list[int]] = {}
+        racks: dict[int, list[Kind]] = {}
         block_of: dict[int, int] = {}
         for c, mine in enumerate(self.classes):
             for index in mine.gangs:
@@ -87,8 +88,8 @@ class BlockEncoding:
                 used.update(place.used)
                 if keeps_extras:
                     used.update(place.used_by_extras)
-                for rack, size in place.racks:
-                    racks.setdefault(rack, []).append(size)
+                for rack, slot in place.racks:
+                    racks.setdefault(rack, []).append(slot)
         contents = Counter(
             (sort, tuple(sorted(Counter(racks[rack]).items(), reverse=True)))
             for sort, some in self.blocks.racks.items()
@@ -140,9 +141,13 @@ class BlockEncoding:
                 if units[gang.demands[d].pod_class]
                 for n in nodes.get(d, ())
             )
-            place.used[self._at(piece.kind, whole)] += 1
-            if piece.kind.size > 1:
-                place.racks.append((int(rack[whole]), piece.kind.size))
+            kind, block, pool = self._at(piece.kind, whole)
+            at, slot = int(rack[whole]), Kind((pool,), kind.size)
+            if kind.size > 1 and at in self.blocks.mixed:
+                pool, slot = MIXED, kind
+            place.used[kind, block, pool] += 1
+            if kind.size > 1:
+                place.racks.append((at, slot))
         return True
 
     def _loose(

@@ -23,8 +23,9 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.cp_sat.block_contents import Filled, Held, LargePart
+from placement_service.cp_sat.block_parts import Kind
 from placement_service.cp_sat.block_room import BlockRoom, Counted
-from placement_service.cp_sat.block_shapes import Blocks, Class, Kind
+from placement_service.cp_sat.block_shapes import Blocks, Class
 from placement_service.cp_sat.solving import Answer, Found, Var, dot, hold, lesser, optimise
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Admission, Terms

@@ -9,7 +9,7 @@ each way to count:      sum of what pods count <= what the block has room for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,8 @@ from ortools.sat.python import cp_model
 
 from placement_service.cp_sat.admission_master import maximal_patterns
 from placement_service.cp_sat.block_contents import Filled, Sizes
-from placement_service.cp_sat.block_shapes import Blocks, Kind, RackSort
+from placement_service.cp_sat.block_parts import Kind, RackSort
+from placement_service.cp_sat.block_shapes import Blocks
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.tiers.goal import Terms
@@ -75,7 +76,7 @@ class BlockRoom:
 
     def _racks_hold_parts(self, chosen: frozenset[int], left: int) -> None:
         supply: dict[tuple[int, int, int], Terms[Var]] = {}
-        known: dict[tuple[tuple[int, ...], int], list[Sizes]] = {}
+        known: dict[tuple[tuple[int, ...], int], Sequence[Sequence[int]]] = {}
         for sort, racks in self.blocks.racks.items():
             by_size = self._sizes.get((sort.block, sort.pool), {})
             sizes = tuple(sorted((t for t in by_size if 1 < t <= sort.capacity), reverse=True))
@@ -86,17 +87,18 @@ class BlockRoom:
                 if len(found) > left:
                     raise TooManyPatterns
                 left -= len(found)
-                known[sizes, sort.capacity] = [
-                    tuple((t, n) for t, n in zip(sizes, pattern, strict=True) if n)
-                    for pattern in found
-                ]
+                known[sizes, sort.capacity] = found
             mine: list[Var] = []
-            self._patterns[sort] = known[sizes, sort.capacity]
+            slots = [Kind((sort.pool,), t) for t in sizes]
+            self._patterns[sort] = [
+                tuple((slot, n) for slot, n in zip(slots, pattern, strict=True) if n)
+                for pattern in known[sizes, sort.capacity]
+            ]
             for pattern in self._patterns[sort]:
                 use = self.racks[sort, pattern] = self.cp.new_int_var(0, len(racks), "")
                 mine.append(use)
-                for t, n in pattern:
-                    supply.setdefault((sort.block, sort.pool, t), []).append((use, n))
+                for slot, n in pattern:
+                    supply.setdefault((sort.block, sort.pool, slot.size), []).append((use, n))
             self.cp.add(cp_model.LinearExpr.sum(mine) <= len(racks))
         for (b, q), by_size in self._sizes.items():
             for t, some in by_size.items():
@@ -134,19 +136,5 @@ class BlockRoom:
             self.cp.add(expr <= int(ways.room[k]))
 
 
-def too_many_patterns(blocks: Blocks, kinds: Collection[Kind], most: int) -> bool:
-    """Whether models of all blocks with parts of these kinds would have too many patterns."""
-    known: set[tuple[tuple[int, ...], int]] = set()
-    for sort in blocks.racks:
-        mine = {k.size for k in kinds if 1 < k.size <= sort.capacity and sort.pool in k.pools}
-        sizes = tuple(sorted(mine, reverse=True))
-        if (sizes, sort.capacity) not in known:
-            known.add((sizes, sort.capacity))
-            most -= len(maximal_patterns(sizes, sort.capacity, most))
-            if most < 0:
-                return True
-    return False
-
-
-def _holds(pattern: Mapping[int, int], content: Sizes) -> bool:
-    return all(pattern.get(size, 0) >= count for size, count in content)
+def _holds(pattern: Mapping[Kind, int], content: Sizes) -> bool:
+    return all(pattern.get(slot, 0) >= count for slot, count in content)

@@ -3,9 +3,8 @@
 Blocks are the domains of the broadest level that gangs name, racks those of the level
 that their parts of several whole nodes are bound to; racks lie in blocks. A whole node is
 one that takes a pod of a family of which no node holds two (see `counting`). Nodes that
-take the same members of the family are a pool. Where the whole nodes of every rack are of
-one pool, a block is told by how many racks there are of which pool and size: then all
-that matters of a part is its size and the pools that it may use.
+take the same members of the family are a pool. A block is told by how many racks there are with
+how many nodes of which pools, and a part by its size and the pools that it may use.
 
 What else shares the nodes, pods smaller than a node, is only counted here, block by block.
 """
@@ -22,6 +21,7 @@ import numpy as np
 
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.admission_master import whole_units
+from placement_service.cp_sat.block_parts import MIXED, Kind, Piece, RackSort
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, oldest_first
@@ -36,34 +36,6 @@ FEWEST_BLOCKS = 2
 #: Gangs below this share of a block are split over two blocks, if at all: whose parts lie
 #: where need not be told apart.
 SMALL = 8
-
-
-class Kind(NamedTuple):
-    """A part of `size` whole nodes of one rack, in any of some pools."""
-
-    pools: tuple[int, ...]
-    size: int
-
-
-class Piece(NamedTuple):
-    """Parts of a gang: `times` of a kind, each with all units of some demands.
-
-    `rack` is true where one rack has to hold all of them; else they are single units of
-    the only demand.
-    """
-
-    kind: Kind
-    demands: tuple[int, ...]
-    times: int
-    rack: bool
-
-
-class RackSort(NamedTuple):
-    """Racks of a block with equally many whole nodes of a pool."""
-
-    block: int
-    pool: int
-    capacity: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +93,7 @@ class Ways(NamedTuple):
 class Blocks:
     """A problem block by block; `fixed` are gangs that stay where they are.
 
-    `usable` is false where this says nothing: no two levels that nest, or racks of unlike
-    nodes.
+    `usable` is false where this says nothing: no two levels that nest, or no whole nodes.
     """
 
     def __init__(self, counting: Counting, level: int, fixed: Plan) -> None:
@@ -147,7 +118,7 @@ class Blocks:
             else np.arange(self.problem.node_count)
         )
         self._make_pools()
-        self.usable = self._racks_are_pure() and self._racks_lie_in_blocks()
+        self.usable = bool((self.pool >= 0).any()) and self._racks_lie_in_blocks()
 
     def _rack_level(self) -> int:
         """The level below the blocks that most parts of several whole nodes are bound to."""
@@ -177,11 +148,6 @@ class Blocks:
             int(s): tuple(np.flatnonzero(kinds[:, k]).tolist()) for k, s in enumerate(members)
         }
 
-    def _racks_are_pure(self) -> bool:
-        inside = self.pool >= 0
-        pairs = np.unique(np.stack([self.rack[inside], self.pool[inside]], axis=1), axis=0)
-        return len(np.unique(pairs[:, 0])) == len(pairs) > 0
-
     def _racks_lie_in_blocks(self) -> bool:
         if self.rack_level < 0:
             return True
@@ -207,7 +173,8 @@ class Blocks:
         """Racks by sort, in the order of the snapshot."""
         found: dict[RackSort, list[int]] = {}
         for rack, nodes in self.nodes_of.items():
-            sort = RackSort(int(self.block[nodes[0]]), int(self.pool[nodes[0]]), len(nodes))
+            pools = Counter(self.pool[nodes].tolist())
+            sort = RackSort(int(self.block[nodes[0]]), tuple(sorted(pools.items())))
             found.setdefault(sort, []).append(rack)
         return found
 
@@ -216,9 +183,25 @@ class Blocks:
         """Whole nodes by block and pool."""
         found: dict[tuple[int, int], int] = {}
         for sort, racks in self.racks.items():
-            at = (sort.block, sort.pool)
-            found[at] = found.get(at, 0) + sort.capacity * len(racks)
+            for q, n in sort.nodes:
+                found[sort.block, q] = found.get((sort.block, q), 0) + n * len(racks)
         return found
+
+    @cached_property
+    def mixed(self) -> frozenset[int]:
+        """Racks with whole nodes of several pools."""
+        return frozenset(
+            r for sort, racks in self.racks.items() if sort.pool == MIXED for r in racks
+        )
+
+    @cached_property
+    def choosiness(self) -> dict[int, int]:
+        """The place of each pool in the order in which parts use up the nodes of a rack: those that
+        fewest pods can use come first.
+        """
+        users = Counter(q for pools in self.pools_of.values() for q in pools)
+        order = sorted(users, key=lambda q: (users[q], q))
+        return {q: i for i, q in enumerate(order)}
 
     @cached_property
     def order(self) -> list[int]:

@@ -11,7 +11,8 @@ import numpy as np
 from ortools.math_opt.python import mathopt
 
 from placement_service.cp_sat.admission_master import maximal_patterns
-from placement_service.cp_sat.block_shapes import Blocks, Class, Kind
+from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.block_shapes import Blocks, Class
 from placement_service.cp_sat.linear_model import time_limit
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 

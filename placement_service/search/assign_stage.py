@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from placement_service.cp_sat.admission_master import Torn
 from placement_service.cp_sat.block_contents import Filled
-from placement_service.cp_sat.block_room import too_many_patterns
+from placement_service.cp_sat.block_room import TooManyPatterns
 from placement_service.search.block_guess import BlockGuess, Guess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_stage import told
@@ -30,9 +30,10 @@ def assign_blocks(state: State) -> bool:
 
 def assign(mine: BlockProblem) -> bool:
     """The same for a problem as blocks."""
-    state, guess, p = mine.state, BlockGuess(mine), mine.parameters
-    if too_many_patterns(mine.blocks, guess.rows.kinds, p.model.master_patterns):
+    state, p = mine.state, mine.parameters
+    if mine.blocks.mixed and _loose_share(mine) < p.assign_loose_share:
         return False
+    guess = BlockGuess(mine)
     found = _first(state, guess)
     crowded: Guess | None = None
     for _ in range(p.assign_attempts):
@@ -51,12 +52,27 @@ def assign(mine: BlockProblem) -> bool:
             confirm_places(state)
             return True
         found = None
+        if filling.lacks_room:
+            guess.choose_for_all()
     filled = None if crowded is None else _filled(mine, crowded)
     if filled is not None and _take(mine, filled):
         confirm_places(state)
         return True
     _take_most(mine, guess)
     return False
+
+
+def _loose_share(mine: BlockProblem) -> float:
+    """The share of all whole nodes that no part which needs a rack takes. The fewer these are, the
+    more exactly parts have to fit into racks that are all unlike.
+    """
+    bound = sum(
+        n * times * kind.size
+        for n, c in zip(mine.wanted, mine.classes, strict=True)
+        for kind, times in c.shape.kinds
+        if kind.size > 1
+    )
+    return 1 - bound / sum(mine.blocks.room.values())
 
 
 def _take_most(mine: BlockProblem, guess: BlockGuess) -> None:
@@ -110,7 +126,7 @@ def _take(mine: BlockProblem, found: Filled) -> bool:
 
 def _filled(mine: BlockProblem, guess: Guess) -> Filled | None:
     """All blocks with the gangs of a guess where they are, by the model; None where it fails."""
-    if mine.problem.node_count > mine.parameters.block_nodes:
+    if mine.problem.node_count > mine.parameters.block_nodes or mine.blocks.mixed:
         return None
     if mine.state.left <= mine.parameters.least_seconds:
         return None
@@ -119,5 +135,8 @@ def _filled(mine: BlockProblem, guess: Guess) -> Filled | None:
     for (bundle, b), n in guess.whole.items():
         for c, times in bundle.members if mine.classes[bundle.first].base < 0 else ():
             held[c, order[b]] = held.get((c, order[b]), 0) + times * n
-    model = mine.model(order, mine.wanted, held=held, pooled=True)
+    try:
+        model = mine.model(order, mine.wanted, held=held, pooled=True)
+    except TooManyPatterns:
+        return None
     return settle(mine, model, effort=mine.parameters.block_rest_effort)

@@ -89,6 +89,12 @@ class BlockAssignment:
         self.steps = 0
         self._measure()
 
+    @property
+    def pieces(self) -> Bools:
+        """Classes whose parts may change."""
+        found: Bools = self._gang >= 0
+        return found
+
     def begin(self, count: Ints) -> None:
         """Start from what lies where."""
         self.count = count

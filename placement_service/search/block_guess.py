@@ -18,15 +18,16 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from placement_service.cp_sat.admission_master import Torn
-from placement_service.cp_sat.block_shapes import Kind
-from placement_service.cp_sat.rack_prices import prices_against
+from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.rack_columns import RackColumns
 from placement_service.formulation.arrays import Ints
 from placement_service.search.block_assignment import BlockAssignment, Pieces
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_rows import block_rows, pool_sets, rack_row
+from placement_service.search.block_rows import block_rows, rack_row
 from placement_service.search.gang_bundles import (
     Bundle,
     bundles,
+    loose_parts,
     may_be_apart,
     picky_parts,
     without_one,
@@ -42,6 +43,9 @@ TORN, TORN_SHARE = 3.0, 0.1
 #: How much more that is where only what costs nothing counts: then blocks may be too full for a
 #: while. With less it shows which gangs are split at best.
 STRICT = 10
+
+#: Parts that name no block up to which blocks are sought for them, too.
+MOST_LOOSE = 200
 
 #: A gang that must not be torn, or a piece of one that is, costs so many times as much.
 FIRM = 20
@@ -94,12 +98,15 @@ class BlockGuess:
         self.rows = block_rows(mine.blocks, mine.classes)
         seed = self.parameters.seed
         self._random = random.Random(seed)
-        self.fitting = RackFitting(mine.blocks, pool_sets(self.rows.kinds), self.parameters)
+        self._columns = RackColumns(mine.blocks, self.rows.kinds)
+        self.fitting = RackFitting(mine.blocks, self._columns, self.parameters)
         self._cutter = PieceCutter(self.rows, seed=seed)
         #: All bundles that were ever asked for, and their places.
         self._bundles: list[Bundle] = []
         self._at: dict[Bundle, int] = {}
         self._picky: Counter[Kind] = Counter()
+        #: Whether all parts that name no block get one.
+        self._choosy = False
         self._wanted = self._of_target()
         #: Those that are torn in any case.
         self._advised: Counter[int] = Counter()
@@ -122,7 +129,9 @@ class BlockGuess:
     def _of_target(self) -> Counter[int]:
         """The bundles of the target, by their places."""
         mine = self.mine
-        self._picky = picky_parts(mine.classes, mine.wanted, {q for _, q in mine.blocks.room})
+        self._picky = loose_parts(mine.classes, mine.wanted)
+        if not self._choosy:
+            self._picky = picky_parts(self._picky, {q for _, q in mine.blocks.room})
         wanted = bundles(mine.classes, mine.wanted)
         return Counter({self._index(bundle): n for bundle, n in wanted.items()})
 
@@ -148,6 +157,11 @@ class BlockGuess:
             for g, places in torn.places.items()
             if g in class_of
         }
+
+    def choose_for_all(self) -> None:
+        """From now on find blocks for all parts: what names none found no room in what was left."""
+        self._choosy = sum(loose_parts(self.mine.classes, self.mine.wanted).values()) <= MOST_LOOSE
+        self._wanted = self._of_target()
 
     def strict(self, tries: int) -> Guess | None:
         """Blocks for all gangs but those that are torn in any case; None where some find none."""
@@ -314,16 +328,17 @@ class BlockGuess:
         return _Try(guess, [some[k] for k in nowhere], int(count[:, -1] @ costs))
 
     def _firm_item(self, parts: Parts) -> _Item:
-        none = np.zeros_like(self.rows.small.takes[0])
-        return _Item(parts, self._cutter.takes(parts), none, self._firm, tearable=False)
+        small = _by_kind(parts, self.rows.kinds) @ self.rows.small.parts
+        return _Item(parts, self._cutter.takes(parts), small, self._firm, tearable=False)
 
     def _settle(self, search: BlockAssignment, items: Sequence[_Item], *, strict: bool) -> bool:
         """Run until racks hold what blocks hold; whether they do."""
         tearable = np.array([item.tearable for item in items], dtype=bool)
         p = self.parameters
-        steps = p.assign_strict_steps if strict else p.assign_steps
+        longer = p.assign_unlike_longer if strict and self.mine.blocks.mixed else 1
+        steps = longer * (p.assign_strict_steps if strict else p.assign_steps)
         for _ in range(p.assign_strict_corrections if strict else p.assign_corrections):
-            search.run(steps, in_vain=p.assign_in_vain, until=self._is_over)
+            search.run(steps, in_vain=longer * p.assign_in_vain, until=self._is_over)
             if self._is_over():
                 return False
             if not strict:
@@ -341,16 +356,18 @@ class BlockGuess:
         """Obey rows of small pods that blocks break; whether there are any."""
         small = self.rows.small
         takes = _stacked([item.small for item in items], small.takes.shape[1])
+        pieces = search.pieces
+        takes[pieces] = search.content[pieces] @ small.parts
         broken = np.flatnonzero((search.count[:, :-1].T @ takes > small.room).any(axis=0))
         if len(broken):
-            none = np.zeros((len(self.rows.kinds), len(broken)), dtype=np.int64)
-            search.learn(takes[:, broken], small.room[:, broken], none)
+            search.learn(takes[:, broken], small.room[:, broken], small.parts[:, broken])
             self.rows = self._cutter.rows = self.rows.with_small(broken)
         return bool(len(broken))
 
     def _learn_racks(self, search: BlockAssignment) -> bool:
         """Obey rows against what racks of some blocks do not hold; whether there are any."""
         broken = False
+        unsettled: list[tuple[int, Kind, Counter[Kind]]] = []
         for b, block in enumerate(self.mine.blocks.order):
             if search.is_over(b):
                 # A row against another block already says so of this one.
@@ -365,18 +382,21 @@ class BlockGuess:
                 continue
             if self._learn(search, b, inside):
                 broken = True
-            elif not self.fitting.pack(block, inside):
+            else:
+                unsettled.append((b, misfit, inside))
+        # Where gangs move anyway it need not be known yet.
+        for b, misfit, inside in () if broken else unsettled:
+            if not self.fitting.pack(self.mine.blocks.order[b], inside):
                 broken = True
                 search.forbid(b, self.rows.tightest[misfit])
         return broken
 
     def _learn(self, search: BlockAssignment, b: int, inside: Counter[Kind]) -> bool:
         """Obey a row that a block breaks which holds these parts; false if none is found."""
-        blocks, most = self.mine.blocks, self.parameters.model.master_patterns
-        prices = prices_against(blocks, blocks.order[b], inside, most, seconds=self.mine.state.left)
+        prices = self._columns.prices_against(self.mine.blocks.order[b], inside)
         if prices is None:
             return False
-        row = rack_row(blocks, self.rows.kinds, prices, self.rows.unit)
+        row = rack_row(self._columns, prices, self.rows.unit)
         value = dict(zip(self.rows.kinds, row.parts.tolist(), strict=True))
         if sum(value[kind] * n for kind, n in inside.items()) <= row.room[b]:
             return False

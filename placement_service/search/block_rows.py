@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.block_shapes import Blocks, Class, Kind
-from placement_service.cp_sat.rack_prices import Prices
+from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.block_shapes import Blocks, Class
+from placement_service.cp_sat.rack_columns import Prices, RackColumns
 from placement_service.formulation.arrays import Bools, Ints
 
 #: Units of a row for each whole node at least, so that rows can be made alike.
@@ -26,9 +27,12 @@ MOST_POOL_SETS = 16
 
 
 class SmallRows(NamedTuple):
-    """Rows of small pods: what a gang of each class takes [C, R], and each block has [B, R]."""
+    """Rows of small pods: what a gang of each class takes [C, R], a part of each kind [K, R] at
+    least, and what each block has [B, R].
+    """
 
     takes: Ints
+    parts: Ints
     room: Ints
 
 
@@ -66,8 +70,8 @@ class BlockRows:
 
     def with_small(self, some: Ints) -> BlockRows:
         """These rows and some of small pods."""
-        none = np.zeros((len(self.kinds), len(some)), dtype=np.int64)
-        return self._with(self.small.takes[:, some], self.small.room[:, some], none)
+        small = self.small
+        return self._with(small.takes[:, some], small.room[:, some], small.parts[:, some])
 
     def _with(self, takes: Ints, room: Ints, parts: Ints) -> BlockRows:
         return replace(
@@ -87,7 +91,7 @@ def block_rows(blocks: Blocks, classes: Sequence[Class]) -> BlockRows:
     """The rows of some classes; blocks in the order of `Blocks.order`."""
     kinds = sorted({kind for c in classes for kind, _ in c.shape.kinds if kind.size})
     nodes = sum(blocks.room.values())
-    small = _small(blocks, classes)
+    small = _small(blocks, classes, kinds)
     unit = max(FINE, round(int(small.room.sum(axis=0).max(initial=0)) / max(1, nodes)))
     ways = _ways(kinds)
     parts, room = _whole(blocks, kinds, ways)
@@ -113,42 +117,39 @@ def block_rows(blocks: Blocks, classes: Sequence[Class]) -> BlockRows:
         unit * parts[:, kept],
         times,
         {kind: int(at[row]) for kind, row in zip(kinds, tightest, strict=True)},
-        SmallRows((factor * small.takes)[:, breakable], (factor * small.room)[:, breakable]),
+        SmallRows(*((factor * some)[:, breakable] for some in small)),
     )
 
 
-def rack_row(blocks: Blocks, kinds: Sequence[Kind], prices: Prices, unit: int) -> RackRow:
-    """A row that prices of parts make. With f(c) what a rack of c nodes holds at most at the
-    prices of its pool, a part of c nodes takes the least f(c) of its pools.
+def rack_row(columns: RackColumns, prices: Prices, unit: int) -> RackRow:
+    """A row that prices of parts make. A part takes the most that other parts are worth which fit
+    into its nodes, whichever of its pools these are of.
 
-    Whatever the prices are, what blocks hold obeys the row: parts of a, b, ... nodes in a rack of c
-    take f(a) + f(b) + ... at most, which the rack holds together, so it is at most f(c).
+    Whatever the prices are, what blocks hold obeys the row: the parts of a rack may be replaced by
+    those that they count as. These fit into the rack, so they take no more than it holds at most.
     """
-    largest = max(blocks.largest_rack, *(kind.size for kind in kinds))
-    dearest: dict[int, float] = {}
-    for by_size in prices.values():
-        for t, price in by_size.items():
-            dearest[t] = max(price, dearest.get(t, 0.0))
-    # Of pools without a price nothing is known: the dearest takes nothing from the others.
-    worth = {
-        q: _worth(prices.get(q, dearest), largest, unit)
-        for q in {sort.pool for sort in blocks.racks}
-    }
-    parts = [
-        min((worth[q][kind.size] for q in kind.pools if q in worth), default=0) for kind in kinds
-    ]
-    room = np.zeros(len(blocks.order), dtype=np.int64)
-    for sort, racks in blocks.racks.items():
-        room[blocks.order.index(sort.block)] += worth[sort.pool][sort.capacity] * len(racks)
-    return RackRow(np.array(parts, dtype=np.int64), room)
+    priced = {kind: round(unit * price) for kind, price in prices.items() if price > 0}
+    largest = max(kind.size for kind in columns.kinds)
+    worth: dict[frozenset[int], list[int]] = {}
+
+    def of(kind: Kind) -> int:
+        # In some rack it takes nodes of the pools there, perhaps of each of them.
+        taken = {pools.intersection(kind.pools) for pools in columns.pools} - {frozenset()}
+        for pools in taken - worth.keys():
+            worth[pools] = _worth(pools, priced, largest)
+        return min((worth[pools][kind.size] for pools in taken), default=0)
+
+    room = [round(most) for most in columns.worths(priced).values()]
+    parts = [of(kind) for kind in columns.kinds]
+    return RackRow(np.array(parts, dtype=np.int64), np.array(room, dtype=np.int64))
 
 
-def _worth(prices: Mapping[int, float], largest: int, unit: int) -> list[int]:
-    """The most that racks of 0 to `largest` nodes hold at some prices."""
-    priced = [(t, round(unit * price)) for t, price in prices.items() if price > 0]
+def _worth(pools: frozenset[int], priced: Mapping[Kind, int], largest: int) -> list[int]:
+    """The most that parts are worth that fit into 0 to `largest` nodes of any of some pools."""
+    able = [(kind.size, price) for kind, price in priced.items() if pools.issubset(kind.pools)]
     found = [0]
     for c in range(1, largest + 1):
-        found.append(max(found[-1], *(found[c - t] + price for t, price in priced if t <= c), 0))
+        found.append(max(found[-1], *(found[c - t] + price for t, price in able if t <= c), 0))
     return found
 
 
@@ -175,9 +176,8 @@ def _whole(blocks: Blocks, kinds: Sequence[Kind], ways: Sequence[_Way]) -> _Whol
             if pools.issuperset(kind.pools):
                 parts[i, w] = t * (kind.size // t)
         for sort, racks in blocks.racks.items():
-            if sort.pool in pools:
-                at = blocks.order.index(sort.block)
-                room[at, w] += t * (sort.capacity // t) * len(racks)
+            at = blocks.order.index(sort.block)
+            room[at, w] += t * (sort.within(pools) // t) * len(racks)
     return _Whole(parts, room)
 
 
@@ -191,8 +191,8 @@ def pool_sets(kinds: Iterable[Kind]) -> list[frozenset[int]]:
     return sorted(found, key=len, reverse=True)
 
 
-def _small(blocks: Blocks, classes: Sequence[Class]) -> SmallRows:
-    """Rows of small pods, by class and by block."""
+def _small(blocks: Blocks, classes: Sequence[Class], kinds: Sequence[Kind]) -> SmallRows:
+    """Rows of small pods, by class, kind and block."""
     known = [dict(zip(*map(np.ndarray.tolist, blocks.ways(b)), strict=True)) for b in blocks.order]
     ways = sorted({k for mine in known for k in mine})
     takes = np.array([c.units for c in classes], dtype=np.int64).reshape(len(classes), -1)[:, ways]
@@ -200,4 +200,7 @@ def _small(blocks: Blocks, classes: Sequence[Class]) -> SmallRows:
     asked = takes.T @ np.array([len(c.gangs) for c in classes], dtype=np.int64)
     room = [[mine.get(k, int(all_)) for k, all_ in zip(ways, asked, strict=True)] for mine in known]
     by_block = np.array(room, dtype=np.int64).reshape(len(known), len(ways))
-    return SmallRows(takes, by_block)
+    parts = [blocks.least_of(kind)[ways] for kind in kinds]
+    return SmallRows(
+        takes, np.array(parts, dtype=np.int64).reshape(len(kinds), len(ways)), by_block
+    )

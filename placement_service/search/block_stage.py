@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from placement_service.cp_sat.block_contents import Filled, Held
+from placement_service.cp_sat.block_parts import Kind
 from placement_service.cp_sat.block_room import TooManyPatterns
-from placement_service.cp_sat.block_shapes import Class, Kind
+from placement_service.cp_sat.block_shapes import Class
 from placement_service.cp_sat.part_worth import class_worths
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.search.block_problem import BlockProblem, names_blocks
@@ -27,7 +28,7 @@ _WEIGHTS_PER_GPU = 100
 def fill_blocks(state: State, *, anew: bool) -> None:
     """Better plans, where blocks say enough of the problem; `anew` also one from nothing."""
     mine = told(state)
-    if mine is None:
+    if mine is None or mine.blocks.mixed:
         return
     try:
         best, found = mine.encoded(), _fill(mine) if anew else None
@@ -43,7 +44,7 @@ def fill_blocks(state: State, *, anew: bool) -> None:
 def swap_blocks(state: State) -> None:
     """A better plan by opening a few blocks of this one at a time, where all found room."""
     mine = told(state) if state.packs else None
-    if mine is None:
+    if mine is None or mine.blocks.mixed:
         return
     try:
         BlockSwaps(mine, mine.encoded()).run()

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from placement_service.cp_sat.block_shapes import Class, Kind
+from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.block_shapes import Class
 from placement_service.search.block_problem import names_blocks
 
 
@@ -51,18 +52,21 @@ def bundles(classes: Sequence[Class], gangs: Sequence[int]) -> Counter[Bundle]:
     return found
 
 
-def picky_parts(
-    classes: Sequence[Class], gangs: Sequence[int], pools: AbstractSet[int]
-) -> Counter[Kind]:
-    """The parts of so many gangs of each class that name no block, and may not use all pools: these
-    need blocks like others, because what is left may be of other pools.
-    """
+def loose_parts(classes: Sequence[Class], gangs: Sequence[int]) -> Counter[Kind]:
+    """The parts of so many gangs of each class that name no block."""
     found: Counter[Kind] = Counter()
     for mine, n in zip(classes, gangs, strict=True):
         for kind, times in () if names_blocks(mine) else mine.shape.kinds:
-            if kind.size and not pools <= set(kind.pools):
+            if kind.size:
                 found[kind] += n * times
     return +found
+
+
+def picky_parts(parts: Counter[Kind], pools: AbstractSet[int]) -> Counter[Kind]:
+    """Those of some loose parts that may not use all pools: they need blocks like parts of other
+    gangs, because what is left may be of other pools.
+    """
+    return Counter({kind: n for kind, n in parts.items() if not pools <= set(kind.pools)})
 
 
 def may_be_apart(bundle: Bundle, classes: Sequence[Class]) -> bool:

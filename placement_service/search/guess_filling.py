@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from placement_service.cp_sat.block_contents import Filled, LargePart, Sizes
-from placement_service.cp_sat.block_shapes import Kind, RackSort, Ways
+from placement_service.cp_sat.block_parts import Kind, RackSort
+from placement_service.cp_sat.block_shapes import Ways
 from placement_service.formulation.arrays import MANY, Ints
 from placement_service.search.block_guess import Guess
 from placement_service.search.block_problem import BlockProblem
@@ -177,10 +178,5 @@ class GuessFilling:
         racks: Counter[tuple[RackSort, Sizes]] = Counter()
         for block, content in zip(order, self._contents, strict=True):
             used.update({(kind, block, q): n for (kind, q), n in content.used.items()})
-            racks.update(
-                (RackSort(block, q, rack.capacity), rack.content)
-                for q, some in content.racks.items()
-                for rack in some
-                if rack.sizes
-            )
+            racks.update((rack.sort, rack.content) for rack in content.racks if rack.slots)
         return Filled(whole, away, split, loose, tuple(large), {}, used, racks)

@@ -139,6 +139,8 @@ class SearchParameters:
     assign_attempts: int = 6
     #: The share of the time that guesses may take.
     assign_share: float = 0.5
+    #: Where nodes of one rack are unlike, the least share of all nodes that no rack binds.
+    assign_loose_share: float = 0.15
     assign_rounds: int = 6
     assign_torn_rounds: int = 8
     assign_torn: int = 6
@@ -153,6 +155,9 @@ class SearchParameters:
     #: Steps without success that end a guess: what is found later is found sooner from another
     #: begin.
     assign_in_vain: int = 130
+    #: How many times as many steps of both sorts, where nodes of one rack are unlike and all gangs
+    #: must find a block: the rows that such a guess has learned are worth them.
+    assign_unlike_longer: int = 4
     #: Steps of all guesses together.
     assign_all_steps: int = 2_500
     assign_corrections: int = 5

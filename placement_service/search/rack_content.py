@@ -11,44 +11,74 @@ room (Hall's condition), so they come last and need no search.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from placement_service.cp_sat.block_contents import Sizes
-from placement_service.cp_sat.block_shapes import Kind
+from placement_service.cp_sat.block_parts import MIXED, Kind, RackSort
 from placement_service.cp_sat.rack_packing import PackedRacks
+from placement_service.formulation.arrays import MANY
 
 
-class Rack(NamedTuple):
-    """Whole nodes that are left of a rack, all that it has, and the sizes of parts in it."""
+@dataclass(slots=True)
+class Rack:
+    """A rack, its whole nodes that are left by pool, and the slots for parts in it."""
 
-    left: int
-    capacity: int
-    sizes: tuple[int, ...] = ()
+    sort: RackSort
+    left: dict[int, int]
+    slots: list[Kind] = field(default_factory=list)
 
     @property
     def content(self) -> Sizes:
         """Its parts as `Filled` counts them."""
-        return tuple(sorted(Counter(self.sizes).items(), reverse=True))
+        return tuple(sorted(Counter(self.slots).items(), reverse=True))
+
+
+class _Place(NamedTuple):
+    """A rack for a part, and the nodes that it takes there by pool; the least is the best."""
+
+    fitting: int
+    others: int
+    at: int
+    taken: tuple[tuple[int, int], ...]
 
 
 class RackContent:
-    """Racks by pool; `spare` by the sets of pools that are counted, `used` parts by kind and pool.
+    """Racks of one block; `spare` by the sets of pools that are counted, `used` parts by kind and
+    pool.
 
     Expect parts before they are placed, so that others leave them room.
     """
 
     def __init__(
-        self, racks: Mapping[int, Sequence[int]], pool_sets: Iterable[frozenset[int]]
+        self,
+        racks: Iterable[RackSort],
+        pool_sets: Iterable[frozenset[int]],
+        choosiness: Mapping[int, int],
     ) -> None:
-        self.racks = {q: sorted(Rack(n, n) for n in some) for q, some in racks.items()}
-        self.free = {q: sum(some) for q, some in racks.items()}
+        self.racks = [Rack(sort, dict(sort.nodes)) for sort in racks]
+        self._choosiness = choosiness
+        self.free: Counter[int] = Counter()
+        for rack in self.racks:
+            self.free.update(rack.left)
         self.spare = {
             pools: sum(n for q, n in self.free.items() if q in pools) for pools in pool_sets
         }
         self.used: Counter[tuple[Kind, int]] = Counter()
+        self._narrower: dict[tuple[int, ...], list[frozenset[int]]] = {}
+        #: Racks of one pool by the nodes that are left, and racks of several.
+        self._by_left: dict[int, list[list[int]]] = {}
+        self._mixed: list[int] = []
+        most = max((rack.sort.capacity for rack in self.racks), default=0)
+        for at, rack in enumerate(self.racks):
+            pool = rack.sort.pool
+            if pool == MIXED:
+                self._mixed.append(at)
+            else:
+                by_left = self._by_left.setdefault(pool, [[] for _ in range(most + 1)])
+                by_left[rack.sort.capacity].append(at)
 
     @property
     def short(self) -> frozenset[int] | None:
@@ -68,44 +98,92 @@ class RackContent:
 
     def hold(self, packed: PackedRacks) -> None:
         """Give expected parts of several nodes the racks that they were packed into."""
-        for pool, capacity, sizes in packed.racks:
-            racks = self.racks[pool]
-            racks.remove(Rack(capacity, capacity))
-            insort(racks, Rack(capacity - sum(sizes), capacity, sizes))
-        for (kind, pool), n in packed.used.items():
-            if kind.size > 1:
-                self._take(kind, pool, n)
+        for sort, kinds in packed:
+            at = next(i for i, r in enumerate(self.racks) if r.sort == sort and not r.slots)
+            for kind in sorted(kinds, key=lambda kind: len(kind.pools)):
+                self._put(at, kind, self._nodes(self.racks[at], kind))
 
     def place(self, kind: Kind) -> bool:
         """Give an expected part the fullest rack that holds it; false where none does."""
-        found: tuple[int, int, int, int] | None = None
-        for q in kind.pools:
-            racks = self.racks.get(q, [])
-            at = bisect_left(racks, (kind.size,))
-            if at < len(racks):
-                others = self._others(kind, q)
-                mine = (racks[at].left, -others, q, at)
-                if others >= kind.size and (found is None or mine < found):
+        pools, size = kind
+        narrow = self._narrow(pools)
+        found: _Place | None = None
+        for at in self._able(pools, size):
+            rack = self.racks[at]
+            fitting = sum([n for q, n in rack.left.items() if q in pools])
+            if fitting < size or (found is not None and fitting > found.fitting):
+                continue
+            taken = self._nodes(rack, kind)
+            others = self._others(narrow, taken)
+            if others >= 0:
+                mine = _Place(fitting, -others, at, taken)
+                if found is None or mine < found:
                     found = mine
         if found is None:
             return False
-        *_, q, at = found
-        rack = self.racks[q].pop(at)
-        sizes = (*rack.sizes, kind.size)
-        insort(self.racks[q], Rack(rack.left - kind.size, rack.capacity, sizes))
-        self._take(kind, q, 1)
+        self._put(found.at, kind, found.taken)
         return True
+
+    def _able(self, pools: tuple[int, ...], size: int) -> Iterator[int]:
+        """Racks that may have room: the fullest of each pool, and all mixed ones."""
+        for q in pools:
+            by_left = self._by_left.get(q, [])
+            yield from next((racks[:1] for racks in by_left[size:] if racks), [])
+        yield from self._mixed
+
+    def _narrow(self, pools: tuple[int, ...]) -> Sequence[frozenset[int]]:
+        """Sets of pools whose room parts of these pools may take from others."""
+        if pools not in self._narrower:
+            self._narrower[pools] = [
+                s for s in self.spare if not s.issuperset(pools) and not s.isdisjoint(pools)
+            ]
+        return self._narrower[pools]
+
+    def _nodes(self, rack: Rack, kind: Kind) -> tuple[tuple[int, int], ...]:
+        """Nodes for a part by pool: those first that fewest others can use."""
+        if len(rack.left) == 1:
+            return ((rack.sort.pool, kind.size),)
+        taken = []
+        size = kind.size
+        for q in sorted(kind.pools, key=self._choosiness.__getitem__):
+            n = min(size, rack.left.get(q, 0))
+            if n:
+                taken.append((q, n))
+                size -= n
+        return tuple(taken)
+
+    def _others(self, narrow: Sequence[frozenset[int]], taken: Sequence[tuple[int, int]]) -> int:
+        """The least that parts with other choices find beside, below zero if that is too little."""
+        least = MANY
+        for pools in narrow:
+            n = sum(n for q, n in taken if q in pools)
+            if n:
+                least = min(least, self.spare[pools] - n)
+        return least
+
+    def _put(self, at: int, kind: Kind, taken: Sequence[tuple[int, int]]) -> None:
+        rack = self.racks[at]
+        pool = rack.sort.pool
+        for q, n in taken:
+            if pool != MIXED:
+                self._by_left[q][rack.left[q]].remove(at)
+                self._by_left[q][rack.left[q] - n].append(at)
+            rack.left[q] -= n
+            self._take(kind, q, n)
+        self.used[kind, pool] += 1
+        rack.slots.append(kind if pool == MIXED else Kind((pool,), kind.size))
 
     def place_singles(self, kind: Kind, times: int) -> int:
         """Give nodes to expected parts of one node each; how many found none."""
-        for q in sorted(kind.pools, key=lambda q: -self._others(kind, q)):
-            n = min(times, self.free.get(q, 0), self._others(kind, q))
+        for q in sorted(kind.pools, key=lambda q: -self._beside(kind, q)):
+            n = min(times, self.free.get(q, 0), self._beside(kind, q))
             if n > 0:
                 self._take(kind, q, n)
+                self.used[kind, q] += n
                 times -= n
         return times
 
-    def _others(self, kind: Kind, pool: int) -> int:
+    def _beside(self, kind: Kind, pool: int) -> int:
         """Nodes of a pool that parts with other choices do not need."""
         some = [
             n
@@ -114,10 +192,8 @@ class RackContent:
         ]
         return min(some, default=self.free.get(pool, 0))
 
-    def _take(self, kind: Kind, pool: int, times: int) -> None:
-        taken = kind.size * times
-        self.free[pool] -= taken
-        self.used[kind, pool] += times
+    def _take(self, kind: Kind, pool: int, nodes: int) -> None:
+        self.free[pool] -= nodes
         for pools in self.spare:
             if pool in pools and not pools.issuperset(kind.pools):
-                self.spare[pools] -= taken
+                self.spare[pools] -= nodes

@@ -5,11 +5,19 @@ a model.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from placement_service.cp_sat.block_shapes import Blocks, Kind
-from placement_service.cp_sat.rack_packing import PackedRacks, pack_racks
+from placement_service.cp_sat.block_parts import MIXED, Kind, RackSort
+from placement_service.cp_sat.block_shapes import Blocks
+from placement_service.cp_sat.rack_columns import RackColumns
+from placement_service.cp_sat.rack_packing import (
+    PackedRacks,
+    pack_columns,
+    pack_counts,
+    pack_patterns,
+)
+from placement_service.search.block_rows import pool_sets
 from placement_service.search.parameters import SearchParameters
 from placement_service.search.rack_content import RackContent
 
@@ -35,16 +43,13 @@ class _Tried(NamedTuple):
 class RackFitting:
     """Racks of blocks by pool. It may miss room that takes long to find."""
 
-    def __init__(
-        self, blocks: Blocks, pool_sets: Iterable[frozenset[int]], parameters: SearchParameters
-    ) -> None:
-        self._blocks, self._parameters = blocks, parameters
+    def __init__(self, blocks: Blocks, columns: RackColumns, parameters: SearchParameters) -> None:
+        self._blocks, self._columns, self._parameters = blocks, columns, parameters
         self._random = random.Random(parameters.seed)
-        self._pool_sets = tuple(pool_sets)
-        self._racks: dict[int, dict[int, list[int]]] = {b: {} for b in blocks.order}
-        for sort, racks in blocks.racks.items():
-            mine = self._racks[sort.block].setdefault(sort.pool, [])
-            mine += [sort.capacity] * len(racks)
+        self._pool_sets = tuple(pool_sets(columns.kinds))
+        self._racks: dict[int, list[RackSort]] = {b: [] for b in blocks.order}
+        for sort, racks in sorted(blocks.racks.items()):
+            self._racks[sort.block] += [sort] * len(racks)
         self._known: dict[_Key, _Tried] = {}
 
     def misfit(self, block: int, parts: Mapping[Kind, int]) -> Kind | None:
@@ -54,14 +59,14 @@ class RackFitting:
     def pack(self, block: int, parts: Mapping[Kind, int]) -> bool:
         """Find racks by a model for parts that best fit does not place; whether there are some."""
         p = self._parameters
-        packed = pack_racks(
-            self._blocks,
-            block,
-            parts,
-            p.model.master_patterns,
-            seconds=p.assign_packing_seconds,
-            effort=p.assign_packing_effort,
-        )
+        limits = {"seconds": p.assign_packing_seconds, "effort": p.assign_packing_effort}
+        if all(sort.pool != MIXED for sort in self._racks[block]):
+            most = p.model.master_patterns
+            packed = pack_patterns(self._blocks, block, parts, most, **limits)
+        else:
+            packed = pack_columns(self._columns, block, parts, **limits)
+            if packed is None:
+                packed = pack_counts(self._racks[block], self._pool_sets, parts, **limits)
         if packed is not None:
             self._known[_key(block, parts)] = _Tried(packed=packed)
         return packed is not None
@@ -111,7 +116,7 @@ class RackFitting:
         return sorted(parts, key=hard)
 
     def _expecting(self, block: int, parts: Mapping[Kind, int]) -> RackContent:
-        content = RackContent(self._racks[block], self._pool_sets)
+        content = RackContent(self._racks[block], self._pool_sets, self._blocks.choosiness)
         for kind, times in parts.items():
             content.expect(kind, times)
         return content

@@ -15,6 +15,7 @@ from bench.building import (
     Part,
     gang,
     nvl_cluster,
+    resources,
 )
 from bench.instances import NOW, POOL
 from placement_service.entities.request import Node, PodGang, Snapshot
@@ -32,6 +33,10 @@ def question(seed: int) -> Snapshot:
         free=rng.choice((None, 0.9)),
         hogs=0.1,
     )
+    unlike = rng.random() < 0.4
+    if unlike:
+        # Some nodes have cores for some pods only.
+        nodes = [replace(n, requested=n.requested or cores_in_use(rng)) for n in nodes]
     pools = rng.random() < 0.4
     if pools:
         by_rack = rng.random() < 0.5
@@ -43,6 +48,8 @@ def question(seed: int) -> Snapshot:
         parts = []
         for k in range(rng.randint(1, 3)):
             template = rng.choice((WHOLE_TRAY, WHOLE_TRAY, HALF_TRAY, ONE_GPU, FRONTEND))
+            if unlike and template == WHOLE_TRAY:
+                template = replace(template, requests=resources(rng.choice((64, 96, 128)), 400, 4))
             if pools and rng.random() < 0.5:
                 template = replace(template, node_selector=((POOL, f"p{rng.randrange(2)}"),))
             count = rng.randint(1, 5)
@@ -63,6 +70,11 @@ def question(seed: int) -> Snapshot:
         )
         gangs.append(replace(made, created=NOW - rng.randrange(100_000)))
     return Snapshot(tuple(nodes), tuple(gangs), as_of=NOW)
+
+
+def cores_in_use(rng: random.Random) -> dict[str, int]:
+    """What other pods take of a node that has all its GPUs; mostly nothing."""
+    return resources(rng.choice((24, 64)), 64) if rng.random() < 0.3 else {}
 
 
 def pool_of(node: Node, by_rack: bool) -> int:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, combinations, product
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,18 +17,20 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from bench.instances import Instance
-from placement_service.cp_sat.block_shapes import Kind
-from placement_service.cp_sat.rack_prices import Prices, prices_against
+from placement_service.cp_sat.block_parts import MIXED, Kind, RackSort
+from placement_service.cp_sat.block_shapes import Blocks
+from placement_service.cp_sat.rack_columns import Prices, RackColumns
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.verify import verify
+from placement_service.search import block_guess
 from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.block_assignment import BlockAssignment, Pieces
 from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_rows import block_rows, pool_sets, rack_row
+from placement_service.search.block_rows import block_rows, rack_row
 from placement_service.search.gang_pieces import PieceCutter, parts_of
 from placement_service.search.guess_filling import GuessFilling
 from placement_service.search.incumbent import State
@@ -35,7 +41,6 @@ from placement_service.search.rack_fitting import RackFitting
 from tests.drawing import level_key
 from tests.scenario import Group, Scenario
 from tests.service.search.blocks import question
-from tests.waiting import LONG
 
 
 def counted(snapshot: Snapshot, parameters: SearchParameters = DEFAULTS) -> State:
@@ -53,6 +58,34 @@ def test_a_full_cluster_is_filled_with_whole_gangs_at_once(load: float) -> None:
     assert not state.packs
     assert assign_blocks(state)
     assert state.proven
+
+
+def test_racks_of_unlike_nodes_are_filled_at_once_where_many_nodes_are_of_no_rack() -> None:
+    params = {"blocks": 6, "gangs": 80, "load": 1.3, "unlike": 0.1}
+    state = counted(Instance("mix", params, 1).snapshot())
+    assert BlockProblem(state).blocks.mixed
+    assert assign_blocks(state)
+    assert state.packs
+    full = counted(Instance("cpu_shapes", {"blocks": 3, "gangs": 40, "load": 1.5}, 1).snapshot())
+    assert not assign_blocks(full)
+
+
+def test_what_names_no_block_gets_one_where_the_blocks_that_are_left_have_no_room() -> None:
+    # Small pods of the gang in the second block need a node that the single pod would take.
+    scenario = Scenario("b1/r1: a1=8 a2=8 | b2/r2: c1=8 c2=8 c3=8")
+    scenario = scenario.gang("two", Group("pod", pods=2, gpus=8), prefer="block")
+    scenario = scenario.gang(
+        "small", Group("pod", pods=1, gpus=8), Group("small", pods=3, gpus=2), prefer="block"
+    )
+    mine = BlockProblem(counted(scenario.gang("one", pods=1, gpus=8).snapshot()))
+    guess = BlockGuess(mine)
+    guess.choose_for_all()
+    found = guess.strict(3)
+    assert found is not None
+    assert sum(found.picky.values()) == 1
+    filled = GuessFilling(mine, found, guess.fitting).filled()
+    assert filled is not None
+    assert sum(filled.placed(len(mine.classes))) == 3
 
 
 def test_of_gangs_that_compete_for_roomy_racks_the_fewest_are_torn() -> None:
@@ -106,6 +139,7 @@ def test_where_small_pods_of_a_block_find_no_room_there_is_a_plan_with_the_other
 ) -> None:
     """On a large cluster no model of all blocks does the rest."""
     monkeypatch.setattr(GuessFilling, "_beside_small", lambda *_: 0)
+    monkeypatch.setattr(block_guess, "MOST_LOOSE", -1)
     state = counted(Instance("mix", {"load": 1.3}, 1).snapshot(), replace(DEFAULTS, block_nodes=0))
     before = state.worth
     assert not assign_blocks(state)
@@ -247,7 +281,8 @@ def test_racks_hold_what_they_hold() -> None:
     )
     state = counted(snapshot.snapshot())
     blocks = BlockProblem(state).blocks
-    fitting = RackFitting(blocks, [frozenset((0,))], DEFAULTS)
+    columns = RackColumns(blocks, [Kind((0,), size) for size in (1, 2, 3)])
+    fitting = RackFitting(blocks, columns, DEFAULTS)
     one = blocks.order[-1]
 
     def parts(*sizes: int) -> Counter[Kind]:
@@ -259,7 +294,10 @@ def test_racks_hold_what_they_hold() -> None:
     content = fitting.content(one, parts(3, 2, 1))
     assert content is not None
     assert content.place_singles(Kind((0,), 1), 1) == 0
-    assert sorted(rack.content for rack in content.racks[0]) == [((2, 1),), ((3, 1),)]
+    assert sorted(rack.content for rack in content.racks) == [
+        ((Kind((0,), 2), 1),),
+        ((Kind((0,), 3), 1),),
+    ]
     assert content.free == {0: 0}
 
 
@@ -270,15 +308,16 @@ def test_racks_that_best_fit_does_not_find_are_found() -> None:
     part = Group("part", pods=2, gpus=8, pack="rack")
     scenario = Scenario(f"{nodes} | b2/r2: d1=8").gang("g", part, prefer="block")
     blocks = BlockProblem(counted(scenario.snapshot())).blocks
-    fitting = RackFitting(blocks, [frozenset((0,))], DEFAULTS)
-    one, parts = blocks.order[-1], Counter({Kind((0,), 6): 2, Kind((0,), 5): 2})
+    five, six, seven = (Kind((0,), size) for size in (5, 6, 7))
+    fitting = RackFitting(blocks, RackColumns(blocks, (five, six, seven)), DEFAULTS)
+    one, parts = blocks.order[-1], Counter({six: 2, five: 2})
     # Best fit begins with six nodes of the smaller rack.
     assert fitting.pack(one, parts)
     content = fitting.content(one, parts)
     assert content is not None
-    assert sorted(rack.content for rack in content.racks[0]) == [((5, 2),), ((6, 2),)]
+    assert sorted(rack.content for rack in content.racks) == [((five, 2),), ((six, 2),)]
     assert content.free == {0: 0}
-    assert not fitting.pack(one, Counter({Kind((0,), 7): 3}))
+    assert not fitting.pack(one, Counter({seven: 3}))
 
 
 @given(st.integers(0, 10_000))
@@ -289,9 +328,8 @@ def test_what_racks_of_a_plan_hold_they_are_found_to_hold(seed: int) -> None:
     inside: dict[int, Counter[Kind]] = {b: Counter() for b in mine.blocks.order}
     for (kind, b, _), n in mine.encoded().used.items():
         inside[b][kind] += n
-    fitting = RackFitting(
-        mine.blocks, pool_sets(block_rows(mine.blocks, mine.classes).kinds), DEFAULTS
-    )
+    columns = RackColumns(mine.blocks, block_rows(mine.blocks, mine.classes).kinds)
+    fitting = RackFitting(mine.blocks, columns, DEFAULTS)
     for b, parts in inside.items():
         event(f"parts: {min(3, sum(parts.values()))}")
         assert fitting.pack(b, parts)
@@ -322,7 +360,8 @@ def test_what_names_no_block_gets_one_where_it_may_not_use_all_pools() -> None:
 def test_parts_with_a_choice_leave_the_pool_that_others_need() -> None:
     either, only = Kind((0, 1), 2), Kind((0,), 1)
     sets = [frozenset((0, 1)), frozenset((0,))]
-    content = RackContent({0: [2], 1: [3]}, sets)
+    racks = [RackSort(0, ((0, 2),)), RackSort(0, ((1, 3),))]
+    content = RackContent(racks, sets, {0: 0, 1: 1})
     for kind in (either, only):
         content.expect(kind, 1)
     assert content.room_for(Kind((0,), 1)) == 1
@@ -332,6 +371,49 @@ def test_parts_with_a_choice_leave_the_pool_that_others_need() -> None:
     assert content.place_singles(only, 1) == 0
     content.expect(only, 2)
     assert content.short == frozenset((0,))
+
+
+def test_parts_use_up_the_nodes_first_that_others_cannot_use() -> None:
+    either, only = Kind((0, 1), 2), Kind((1,), 2)
+    mixed = RackSort(0, ((0, 1), (1, 3)))
+    content = RackContent([mixed], [frozenset((0, 1)), frozenset((1,))], {0: 0, 1: 1})
+    for kind in (either, only):
+        content.expect(kind, 1)
+        assert content.place(kind)
+    assert content.free == {0: 0, 1: 0}
+    assert content.used == {(either, MIXED): 1, (only, MIXED): 1}
+    (rack,) = content.racks
+    assert rack.content == ((only, 1), (either, 1))
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000))
+def test_no_content_of_a_rack_is_worth_more_than_the_best_column(seed: int, luck: int) -> None:
+    rng = random.Random(luck)
+    pools = [(0, 1, 2), (1, 2), (2,)] if rng.random() < 0.7 else [(0, 1), (1, 2), (0, 2)]
+    kinds = sorted({Kind(rng.choice(pools), rng.randint(1, 4)) for _ in range(4)})
+    sort = RackSort(0, tuple((q, rng.randint(1, 3)) for q in range(3)))
+    blocks = SimpleNamespace(order=[0], racks={sort: [0]}, choosiness={0: 0, 1: 1, 2: 2})
+    prices = {kind: float(rng.randint(1, 9)) for kind in kinds}
+    columns = RackColumns(cast("Blocks", blocks), kinds)
+    (best,) = columns.worths(prices).values()
+    sets = [frozenset(q for k in some for q in k.pools) for some in subsets(kinds)]
+    held = [
+        (sum(prices[k] * n for k, n in zip(kinds, times, strict=True)), times)
+        for times in product(range(10), repeat=len(kinds))
+        if all(
+            sum(k.size * n for k, n in zip(kinds, times, strict=True) if s.issuperset(k.pools))
+            <= sort.within(s)
+            for s in sets
+        )
+    ]
+    assert max(held)[0] <= best
+    if pools[0] == (0, 1, 2):
+        assert max(held)[0] == best
+
+
+def subsets(kinds: Sequence[Kind]) -> Iterator[Sequence[Kind]]:
+    """All of some kinds together, in every way."""
+    return chain.from_iterable(combinations(kinds, n) for n in range(len(kinds) + 1))
 
 
 def test_prices_say_why_racks_do_not_hold_what_rows_allow() -> None:
@@ -344,9 +426,10 @@ def test_prices_say_why_racks_do_not_hold_what_rows_allow() -> None:
     mine = BlockProblem(counted(scenario.snapshot()))
     rows, roomy = block_rows(mine.blocks, mine.classes), mine.blocks.order[-1]
     two, three = rows.kinds
+    columns = RackColumns(mine.blocks, rows.kinds)
 
     def against(parts: Counter[Kind]) -> Prices | None:
-        return prices_against(mine.blocks, roomy, parts, 100, seconds=LONG)
+        return columns.prices_against(roomy, parts)
 
     assert against(Counter({two: 3, three: 1})) is None
     prices = against(Counter({two: 1, three: 2}))
@@ -354,7 +437,7 @@ def test_prices_say_why_racks_do_not_hold_what_rows_allow() -> None:
     assert prices is None
     prices = against(Counter({three: 3}))
     assert prices is not None
-    row = rack_row(mine.blocks, rows.kinds, prices, rows.unit)
+    row = rack_row(columns, prices, rows.unit)
     assert 3 * row.parts[1] > row.room[-1] >= 2 * row.parts[1] + row.parts[0]
 
 
@@ -366,13 +449,8 @@ def test_a_plan_obeys_every_row_that_prices_make(seed: int, luck: int) -> None:
     rows, rng = block_rows(mine.blocks, mine.classes), random.Random(luck)
     if not rows.kinds:
         return
-    sizes = sorted({1, *(kind.size for kind in rows.kinds)})
-    prices = {
-        q: {t: rng.random() * t for t in sizes if rng.random() < 0.7}
-        for q in {sort.pool for sort in mine.blocks.racks}
-        if rng.random() < 0.8
-    }
-    row = rack_row(mine.blocks, rows.kinds, prices, rows.unit)
+    prices = {kind: rng.random() * kind.size for kind in rows.kinds if rng.random() < 0.7}
+    row = rack_row(RackColumns(mine.blocks, rows.kinds), prices, rows.unit)
     taken = dict.fromkeys(mine.blocks.order, 0)
     for (kind, b, _), n in mine.encoded().used.items():
         taken[b] += n * int(row.parts[rows.kinds.index(kind)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from bench.instances import Instance
-from placement_service.cp_sat.block_shapes import Blocks, Kind
+from placement_service.cp_sat.block_parts import MIXED, Kind
+from placement_service.cp_sat.block_shapes import Blocks
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
@@ -134,9 +136,16 @@ def test_racks_of_one_pool_are_counted_by_pool_and_size() -> None:
     assert all(0 < kind.size <= 18 for kind in kinds)
 
 
-def test_racks_of_unlike_nodes_are_not_told_by_their_size() -> None:
+def test_racks_of_unlike_nodes_are_told_by_the_nodes_of_each_pool() -> None:
     state = counted(Instance("cpu_shapes", {"blocks": 3, "gangs": 20}))
-    assert not Blocks(state.counting, broadest_level(state), {}).usable
+    blocks = Blocks(state.counting, broadest_level(state), {})
+    assert blocks.usable
+    assert len(blocks.mixed) > 10
+    for sort, racks in blocks.racks.items():
+        for rack in racks:
+            assert (sort.pool == MIXED) == (rack in blocks.mixed)
+            pools = Counter(blocks.pool[blocks.nodes_of[rack]].tolist())
+            assert dict(sort.nodes) == pools
 
 
 def test_groups_that_are_all_extras_do_no_harm() -> None:
