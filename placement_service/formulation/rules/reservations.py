@@ -254,6 +254,9 @@ class _Formulation:
 
     def _may_use(self, pod_class: int, reservation: Reservation) -> bool:
         requests = self.templates[pod_class].requests
+        if pod_class not in self.slots and not any(requests.get(r, 0) for r in reservation.held):
+            # It takes nothing of it, so it does not use it.
+            return False
         if not reservation.restricted:
             return True
         return all(requests.get(r, 0) <= amount for r, amount in reservation.held.items())

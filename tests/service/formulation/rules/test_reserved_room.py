@@ -57,6 +57,12 @@ def test_an_owner_goes_there_for_the_sake_of_others() -> None:
     assert used(placed.expect(placed=("a", "b", "c"), admitted=16)) == {"held"}
 
 
+def test_a_pod_that_takes_nothing_of_it_does_not_end_it() -> None:
+    scenario = ONE.gang("a", Group("own", pods=1, cpus=3)).gang("b", pods=1, gpus=8)
+    placed = scenario.place().expect(placed=("a",))
+    assert used(placed) == set()
+
+
 def test_unlike_owners_leave_unlike_amounts() -> None:
     scenario = Scenario("x1=8 x2=8").hold("held", "x1", 3, "big", "small", allocate_once=True)
     scenario = scenario.hold("other", "x2", 4, "theirs")
