@@ -14,6 +14,7 @@ from placement_service.cp_sat.exact_variables import ExactVariables
 from placement_service.cp_sat.home_pods import HomePods
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.rules import post, queues
+from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import oldest_first
@@ -128,14 +129,16 @@ def _inner_scopes_follow(variables: ExactVariables, g: Gang) -> None:
 
 def _queues_hold(variables: ExactVariables) -> None:
     for r, row in enumerate(variables.problem.queue_rows):
-        terms = [
-            (v, int(row.weight[demand.pod_class]))
+        units = [
+            ClassCount(v, demand.pod_class)
             for g in variables.gangs
             if r in g.queue_rows
             for d, demand in enumerate(g.demands)
             for v in variables.at_class[g.index, d].values()
         ]
+        terms = [(u.units, int(row.weight[u.pod_class])) for u in units]
         queues.post(variables.cp, variables.problem, row, terms, variables.fixed)
+        queues.post_excess(variables.cp, variables.problem, row, units, variables.fixed)
 
 
 def _counting_rows_hold(variables: ExactVariables) -> None:

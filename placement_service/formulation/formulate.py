@@ -55,9 +55,10 @@ def formulate(
         # is where the gang moves. That leaves plans out, but no bound.
         only_stays = prepared.only_stays | prepared.tied
         strict = replace(prepared, only_stays=only_stays, relaxed=None, exact=False)
+        relaxation = formulate(request, policy, loose, repeated=repeated)
         return replace(
             formulate(request, policy, strict, repeated=repeated),
-            relaxation=formulate(request, policy, loose, repeated=repeated),
+            relaxation=relaxation.relaxation or relaxation,
         )
     snapshot = prepared.snapshot
     nodes = snapshot.columns
@@ -142,6 +143,7 @@ def formulate(
         pods_without_gpus[bundle] = sum(
             pods for pod_class, pods in content if not class_gpus[pod_class]
         )
+    exact = prepared.exact and table.is_exact and ownership.is_exact
     problem = Problem(
         policy=policy,
         columns=table.columns,
@@ -159,7 +161,7 @@ def formulate(
         node_gpus=gpu_counts,
         node_gpus_free=gpus_free,
         whole_free=whole,
-        exact=prepared.exact and table.is_exact and ownership.is_exact and all_said,
+        exact=exact and all_said,
         mends=prepared.mends,
         bounds_topology=prepared.bounds_topology,
         named_levels=named,
@@ -169,7 +171,15 @@ def formulate(
     )
     for array in (problem.free, problem.request, problem.eligible):
         array.flags.writeable = False
-    return problem
+    return problem if all_said else _with_loose_rows(problem, exact)
+
+
+def _with_loose_rows(problem: Problem, exact: bool) -> Problem:
+    """A problem with queues above their limits, into which nothing new may come; in its relaxation
+    it may, if enough of what runs there goes. `exact` is what it would be but for that.
+    """
+    rows = tuple(row.loosened() for row in problem.queue_rows)
+    return replace(problem, relaxation=replace(problem, queue_rows=rows, exact=exact))
 
 
 def _asks(gangs: Iterable[Gang]) -> Iterator[queues.Ask]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.problem import DemandUnits, Gang, Problem, UnitsOnNode
+from placement_service.formulation.rules.queues import QueueRow
 
 #: Units of a gang; where they are does not matter.
 UnitsTaken = Iterable[DemandUnits | UnitsOnNode]
@@ -67,4 +68,20 @@ def queues_hold(problem: Problem, plan: Plan) -> bool:
     mine, at_home = QueueLedger(problem), QueueLedger(problem)
     mine.charge_plan(problem, plan)
     at_home.charge_plan(problem, home_plan(problem))
-    return all(left >= min(0, home) for left, home in zip(mine.left, at_home.left, strict=True))
+    return all(
+        left >= min(0, home) if row.excess is None else _stays_below(row, problem, plan)
+        for row, left, home in zip(problem.queue_rows, mine.left, at_home.left, strict=True)
+    )
+
+
+def _stays_below(row: QueueRow, problem: Problem, plan: Plan) -> bool:
+    """Whether a plan brings nothing new into a queue above its limit, or is within the limit."""
+    excess = row.excess
+    assert excess is not None
+    new = whole = 0
+    for index in row.gangs & plan.keys():
+        for unit in plan[index]:
+            pod_class = problem.gangs[index].demands[unit.demand].pod_class
+            new += int(row.weight[pod_class]) * unit.units
+            whole += int(excess.weight[pod_class]) * unit.units
+    return not new or whole <= excess.capacity

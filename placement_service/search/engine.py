@@ -119,12 +119,16 @@ def search(
 
 
 def _prove(state: State, relaxation: Problem, start: Solution) -> None:
-    """Bounds from a looser problem; its plans may break rules, so they are dropped."""
+    """Bounds from a looser problem; its plans may break rules, so they are dropped, except where it
+    differs in the queues alone, which every plan is held against.
+    """
     late = time.monotonic() + state.at_most(state.left * state.parameters.relaxation_share)
     loose = State(relaxation, start, late, lambda solution: None, state.parameters)
     count(loose)
     settle_aggregate(loose)
     settle_exact(loose)
+    if relaxation.free is state.problem.free:
+        state.accept(loose.plan)
     if relaxation.exact:
         state.trust(loose.bounds)
 

@@ -16,7 +16,7 @@ them that are not preemptible. Both are rows over units of gangs, wherever these
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import NamedTuple
 
@@ -36,6 +36,15 @@ UNITS_PER_GPU = 1000
 MOST = 1 << 40
 
 
+class Excess(NamedTuple):
+    """What all units weigh [C] where running pods exceed a limit, also those at home, and what they
+    may weigh together once anything new comes.
+    """
+
+    weight: Ints
+    capacity: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueRow:
     """What is left of one resource in one queue, for the gangs in it and below it.
@@ -44,8 +53,9 @@ class QueueRow:
     rows are about gangs that are not preemptible. `weight[C]` and `capacity` are the same in
     smaller numbers: a unit that is too large weighs one more than the capacity.
 
-    `is_exact` is false where running pods exceed a limit so that nothing new may come, although it
-    might if enough of them were evicted.
+    Where running pods that may go exceed a limit, nothing new may come in a row that is not
+    `is_exact`, although it might if enough of them were evicted: that is for `excess` to say, of
+    the row that is `loosened`.
     """
 
     queue: str
@@ -58,6 +68,13 @@ class QueueRow:
     capacity: int
     gangs: frozenset[GangIdx]
     is_exact: bool = True
+    excess: Excess | None = None
+
+    def loosened(self) -> QueueRow:
+        """The row in which new pods may take all that there is, without those at home."""
+        if self.excess is None:
+            return self
+        return replace(self, capacity=self.excess.capacity, is_exact=True)
 
     @property
     def left(self) -> int:
@@ -155,6 +172,7 @@ def _row(
     left = max(0, total - used)
     at_home = sum(take[c] * units for ask in asks for c, units in ask.home.items())
     exact = moves or at_home <= left
+    every, most = take, left
     if moves:
         # All of it runs after the plan, and may do so above a limit.
         left = max(left, at_home)
@@ -168,10 +186,14 @@ def _row(
         return None
     inside = {c for ask in asks for c in ask.classes}
     # Exact where amounts have a common measure or are small; else rounded to the safe side.
-    common = gcd(left, *(take[c] for c in inside)) or 1
-    measure = common * max(1, -(-left // (common * MOST)))
+    common = gcd(most, *(every[c] for c in inside)) or 1
+    measure = common * max(1, -(-most // (common * MOST)))
     capacity = left // measure
-    weight = [min(-(-n // measure), capacity + 1) for n in take]
+    weight = [min(-(-n // measure), most // measure + 1) for n in take]
+    excess = None
+    if not exact:
+        whole = [min(-(-n // measure), most // measure + 1) for n in every]
+        excess = Excess(np.array(whole, dtype=np.int64), most // measure)
     return QueueRow(
         queue,
         resource,
@@ -181,8 +203,9 @@ def _row(
         take,
         np.array(weight, dtype=np.int64),
         capacity,
-        frozenset(ask.gang for ask in asks if any(take[c] for c in ask.classes)),
+        frozenset(ask.gang for ask in asks if any(every[c] for c in ask.classes)),
         exact,
+        excess,
     )
 
 
