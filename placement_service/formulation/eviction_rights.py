@@ -196,7 +196,7 @@ class EvictionRights:
 
     def may_be_disturbed(self, gang: PodGang) -> bool:
         """Whether any gang that may gain could gain by this one."""
-        if gang.not_preemptible or (self.keeps_its_minimum(gang) and not _has_extras(gang)):
+        if gang.not_preemptible or (self.keeps_its_minimum(gang) and not has_extras(gang)):
             return False
         if self._policy.eviction is EvictionPolicy.REPACK:
             return bool(self._winners)
@@ -226,7 +226,7 @@ class EvictionRights:
 
         It does not where one right is on the whole gang, and another one on its extras alone.
         """
-        if not _has_extras(gang):
+        if not has_extras(gang):
             return True
         said = self.victim(gang)
         every = said._replace(may_be_preempted=True, may_be_reclaimed=True)
@@ -325,5 +325,6 @@ class EvictionRights:
         ]
 
 
-def _has_extras(gang: PodGang) -> bool:
+def has_extras(gang: PodGang) -> bool:
+    """Whether more pods of some group run than its minimum."""
     return any(group.running_count > group.min_replicas for group in gang.groups)

@@ -56,7 +56,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.formulation.device_wants import Want, want_of
-from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.eviction_rights import EvictionRights, has_extras
 from placement_service.formulation.open_gangs import is_part, stays_in_place, whole_name
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.rules.reservations import take_back
@@ -90,31 +90,35 @@ def open_running_gangs(
         snapshot = with_all_terms(snapshot)
     rights = EvictionRights(snapshot, policy, each_alone=True)
     able = frozenset(_able(snapshot, policy, rights, moves=moves)) - frozenset(closed)
-    chosen = able if moves else _without_bases_of_others(snapshot, able)
+    extras_first = policy.extras is ExtrasPolicy.WITH_PRIORITY
+    bases = frozenset() if moves else _bases_of_others(snapshot, able)
+    # A base that stays may lose its extras, unless these came before all others (see below).
+    kept = frozenset(i for i in bases if has_extras(snapshot.gangs[i]))
+    chosen = able - bases | (frozenset() if extras_first else kept)
     if not chosen:
         opened = Prepared(snapshot)
     elif moves:
         young = {i for i in chosen if rights.keeps_its_minimum(snapshot.gangs[i])}
         opened = replace(open_for_moves(snapshot, policy, chosen), only_extras=frozenset(young))
     else:
-        opened = open_for_evictions(snapshot, chosen, rights)
-        if rights.in_turn:
-            # Together these may not reclaim so much: bounds are about what each may reclaim alone.
-            strict = open_for_evictions(snapshot, chosen, EvictionRights(snapshot, policy))
-            opened = replace(strict, relaxed=opened.snapshot)
+        # Together gangs may not reclaim as much as each may alone: bounds are about the latter.
+        strict = EvictionRights(snapshot, policy) if rights.in_turn else rights
+        opened = open_for_evictions(snapshot, chosen, strict, kept)
+        alike = any(_may_begin_anew(snapshot.gangs[i]) for i in chosen)
+        if rights.in_turn or alike:
+            loose = open_for_evictions(snapshot, chosen, rights, kept, alike=alike)
+            opened = replace(opened, relaxed=loose.snapshot)
     missed = [
         gang
         for i, gang in enumerate(snapshot.gangs)
-        if i not in able and _could_give_way(gang, snapshot, rights)
+        if (i not in able or i in kept - chosen) and _could_give_way(gang, snapshot, rights)
     ]
     nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
-    names = {snapshot.gangs[i].name for i in able}
-    # A base stays while a gang based on it is divided, though it might go with it.
-    kept = not moves and any(is_part(g.name) and g.base_gang in names for g in snapshot.gangs)
     return replace(
         opened,
         exact=opened.exact
-        and not (missed or kept)
+        and not missed
+        and (moves or not _keeps_bases(snapshot, able))
         and (moves or all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)),
         mends=any(
             (g.base_gang or g.name) in grows and not keeps_its_levels(g, nodes) for g in missed
@@ -122,11 +126,25 @@ def open_running_gangs(
     )
 
 
+def _may_begin_anew(gang: PodGang) -> bool:
+    """Whether it may go and have its minimum all the same, of pods that wait: the problem does not
+    know that.
+    """
+    waits = any(pending(gang))
+    return waits and all(g.pending_count >= g.min_replicas for g in gang.groups)
+
+
+def _keeps_bases(snapshot: Snapshot, able: Collection[int]) -> bool:
+    """Whether the base of a gang that is divided stays though it might go with it."""
+    names = {snapshot.gangs[i].name for i in able}
+    return any(is_part(gang.name) and gang.base_gang in names for gang in snapshot.gangs)
+
+
 def gangs_that_may_go(snapshot: Snapshot, policy: Policy) -> frozenset[int]:
     """The gangs that a policy which evicts opens."""
     rights = EvictionRights(snapshot, policy, each_alone=True)
     able = frozenset(_able(snapshot, policy, rights, moves=False))
-    return _without_bases_of_others(snapshot, able)
+    return able - _bases_of_others(snapshot, able)
 
 
 # --- who may be disturbed --------------------------------------------------------
@@ -187,8 +205,8 @@ def _places_extras_first(gang: PodGang, rights: EvictionRights, *, moves: bool) 
     return any(pending(gang)) if moves else rights.keeps_its_minimum(gang)
 
 
-def _without_bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozenset[int]:
-    """A base goes only with all that is based on it, so it stays while any of them must."""
+def _bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozenset[int]:
+    """Those that stay: a base goes only with all that is based on it."""
     staying = {
         gang.base_gang
         for i, gang in enumerate(snapshot.gangs)
@@ -196,7 +214,7 @@ def _without_bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozen
         and any(running(gang))
         and whole_name(gang.base_gang) != gang.name
     }
-    return frozenset(i for i in able if snapshot.gangs[i].name not in staying)
+    return frozenset(i for i in able if snapshot.gangs[i].name in staying)
 
 
 def _overbooked(snapshot: Snapshot) -> frozenset[str]:

@@ -12,6 +12,7 @@ ComputeDomain that no waiting pod is in simply avoids all pods in others: that i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,9 +46,18 @@ Counts = tuple[bool, ...]
 
 
 def open_for_evictions(
-    snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights
+    snapshot: Snapshot,
+    chosen: frozenset[int],
+    rights: EvictionRights,
+    kept: Collection[int] = (),
+    *,
+    alike: bool = False,
 ) -> Prepared:
-    """The snapshot with the chosen gangs open: their pods are at home or nowhere."""
+    """The snapshot with the chosen gangs open: their pods are at home or nowhere.
+
+    Only extras of the `kept` ones may go. With `alike` pods that wait may stand in for pods of the
+    minimum that run, which is looser than the rules.
+    """
     room = _Room(snapshot, chosen, rights)
     wishes = KeptWishes(snapshot, chosen)
     row = snapshot.columns.row_of
@@ -66,8 +76,7 @@ def open_for_evictions(
     for i, gang in enumerate(snapshot.gangs):
         groups = list(gang.groups)
         if i in chosen:
-            # What waits of it comes as others do, and may not take what its own pods leave. It does
-            # not stand in for pods of the minimum, which stay or go together.
+            # What waits of it comes as others do, and may not take what its own pods leave.
             groups += [_waiting(group) for group in gang.groups if group.pending_count]
         counts = room.counts(gang, opens=False)
         for r, group in enumerate(groups):
@@ -96,12 +105,14 @@ def open_for_evictions(
                     homes.append(Assignment(i, r, len(sets), row[node], len(pods)))
                     sets.append(PodSet(room.at_home(template, rules, alone=alone), tuple(pods)))
             groups[r] = replace(group, pod_sets=tuple(sets))
+        if alike and i in chosen:
+            groups = _together(groups)
         if i in chosen:
             gangs.append(
                 opened(
                     gang,
                     groups,
-                    MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority,
+                    MUST_RUN if i in kept or rights.keeps_its_minimum(gang) else gang.priority,
                     moves=False,
                     base=wishes.base(gang),
                     near=wishes.level(gang),
@@ -135,6 +146,18 @@ def _waiting(group: PodGroup) -> PodGroup:
     """The pods of a group that wait beyond its minimum."""
     sets = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)
     return replace(group, name=group.name + WAITING, pod_sets=sets, min_replicas=0)
+
+
+def _together(groups: Sequence[PodGroup]) -> list[PodGroup]:
+    """Each group with the pods that wait of it, behind those that run."""
+    waiting = {group.name: group for group in groups if group.name.endswith(WAITING)}
+    return [
+        group
+        if (beyond := waiting.get(group.name + WAITING)) is None
+        else replace(group, pod_sets=(*group.pod_sets, *beyond.pod_sets))
+        for group in groups
+        if not group.name.endswith(WAITING)
+    ]
 
 
 class _Room:

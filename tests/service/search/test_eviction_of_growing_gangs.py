@@ -88,3 +88,27 @@ def test_a_base_gives_way_with_what_is_based_on_it_though_a_scaled_gang_waits() 
     result = answer(racks(base, scaled, waits, large, used=full), PREEMPT)
     assert result.evicted() == ["base", "scaled"]
     assert bound(result) == {"large": ["n0", "n2"]}
+
+
+def test_extras_of_a_base_go_though_a_gang_based_on_it_stays() -> None:
+    base = running("base", "n0", "n1", gpus=8, minimum=1)
+    scaled = replace(running("scaled", "n2", gpus=8), base_gang=base.name, not_preemptible=True)
+    full = {f"n{i}": 8 for i in range(4)}
+    result = answer(racks(base, scaled, urgent(), used=full), PREEMPT)
+    assert (result.evicted(), result.solution.proven) == (["base"], True)
+    large = replace(gang("large", pods=2, gpus=8), priority=100)
+    assert answer(racks(base, scaled, large, used=full), PREEMPT).evicted() == []
+
+
+def test_pods_that_wait_do_not_stand_in_for_a_minimum() -> None:
+    """One of the two would have to go, though the other could run elsewhere."""
+    old = growing("n0", scope=PackingScope("all", ("worker",)))
+    old = replace(old, groups=(replace(old.groups[0], min_replicas=2),))
+    [_, waiting] = old.groups[0].pod_sets
+    both = running("old", "n0", "n1", gpus=8).groups[0].pod_sets
+    old = replace(old, groups=(replace(old.groups[0], pod_sets=(*both, waiting)),))
+    one = replace(gang("one", pods=1, gpus=8), priority=100)
+    two = replace(gang("two", pods=1, gpus=8), priority=100)
+    result = answer(racks(old, one, two, used={"n0": 8, "n1": 8, "n3": 8}), PREEMPT)
+    assert result.evicted() == ["old", "old"]
+    assert sorted(bound(result)) == ["one", "two"]
