@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from placement_service.cp_sat.victim_nodes import NodeClass
 from placement_service.formulation.arrays import Bools
 from placement_service.formulation.indices import GangIdx
@@ -29,4 +31,8 @@ class Core:
 
     def shut(self, classes: Sequence[NodeClass]) -> frozenset[int]:
         """The classes of which no node is open."""
-        return frozenset(j for j, c in enumerate(classes) if not self.nodes[c.nodes].any())
+        begins = np.cumsum([0, *(len(c.nodes) for c in classes)])[:-1]
+        is_open = np.logical_or.reduceat(
+            self.nodes[np.concatenate([c.nodes for c in classes])], begins
+        )
+        return frozenset(np.flatnonzero(~is_open).tolist())

@@ -155,13 +155,15 @@ class VictimModel(LinearModel):
         for j, node_class in enumerate(self.classes):
             for (g, s), units in node_class.pods.items():
                 where[g][j, s] = units * len(node_class.nodes)
+        # Node classes that any unit comes to.
+        reached = set(np.flatnonzero(self._fits.max(axis=0, initial=0)).tolist())
         for gang in self.running:
             stay = self.placed[gang.index]
             mine = where[gang.index]
             # All of it, or nothing.
             whole = sum(mine.values()) == self._least(gang) and not new_demands(gang)
             for (j, s), units in mine.items():
-                if whole or j in self._shut or (self.moves and not self._fits[:, j].any()):
+                if whole or j in self._shut or (self.moves and j not in reached):
                     kept = Staying(stay, units)
                 elif self.moves and j in self._taken_whole:
                     # Nobody goes from a node that nobody comes to.
@@ -191,7 +193,8 @@ class VictimModel(LinearModel):
         """A gang that runs has its minimum of what stays and what comes, and extras."""
         placed = self.placed[gang.index]
         stays = self._stays[gang.index]
-        coming = [term for q in gang.requirements for term in self._coming(gang, q)]
+        come = gang.requirements if new_demands(gang) else ()
+        coming = [term for q in come for term in self._coming(gang, q)]
         # It is not known which of its alike pods belong to which requirement, so all count
         # together.
         least: LinearTerms = [*stays, (placed, -float(self._least(gang)))]
@@ -247,11 +250,9 @@ class VictimModel(LinearModel):
         at_class: defaultdict[int, list[tuple[GangIdx, int]]] = defaultdict(list)
         for g, j, s in self.kept:
             at_class[j].append((g, s))
-        for j, node_class in enumerate(self.classes):
-            count, n = len(node_class.nodes), int(first[j])
+        for j in np.flatnonzero(fits.max(axis=0, initial=0)).tolist():
+            count, n = len(self.classes[j].nodes), int(first[j])
             able = np.flatnonzero(fits[:, j])
-            if not len(able):
-                continue
             for a in able.tolist():
                 self.load[a, j] = self.variable(int(fits[a, j]) * count)
             homes = at_class[j]

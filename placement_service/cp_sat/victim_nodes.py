@@ -31,25 +31,23 @@ def node_classes(
             key = (gang.index, gang.demands[home.demand].pod_class)
             here = pods[home.node]
             here[key] = here.get(key, 0) + home.units
-    eligible = problem.eligible[list(asked)]
-    domains = np.array([problem.levels[i].domain for i in levels], dtype=np.int64)
+    eligible = problem.eligible[list(asked)].astype(np.int64)
+    domains = [problem.levels[i].domain for i in levels]
+    # What nodes have, and the domains and pods that they are open to, as bytes [N].
+    facts = np.ascontiguousarray(np.concatenate([problem.free.T, eligible, *domains], axis=None))
+    facts = np.ascontiguousarray(facts.reshape(-1, problem.node_count).T)
+    has = facts.view(np.dtype((np.void, facts.dtype.itemsize * facts.shape[1]))).ravel().tolist()
     # Pod classes of homes belong to one node, but otherwise nodes may be alike.
     requests: dict[int, bytes] = {}
     budgets = [covered_by(problem, budget) for budget in problem.budgets]
     found: dict[object, list[int]] = {}
-    for n in range(problem.node_count):
+    for n, own in enumerate(has):
         alike = []
         for (g, s), units in sorted(pods[n].items()):
             if s not in requests:
                 requests[s] = problem.request[s].tobytes()
             alike.append((g, requests[s], units, *(s in b.get(GangIdx(g), ()) for b in budgets)))
-        content: object = (
-            domains[:, n].tobytes() if len(domains) else b"",
-            problem.free[n].tobytes(),
-            eligible[:, n].tobytes(),
-            tuple(alike),
-        )
-        found.setdefault(content, []).append(n)
+        found.setdefault((own, tuple(alike)), []).append(n)
     return [NodeClass(np.array(nodes), pods[nodes[0]]) for nodes in found.values()]
 
 
@@ -105,10 +103,8 @@ def taken_whole(
     the pod classes that are `asked` come to a node of a class at most [A, J].
     """
     found = set()
-    for j, node_class in enumerate(classes):
-        able = np.flatnonzero(fits[:, j])
-        if not len(able) or (fits[able, j] > 1).any():
-            continue
+    for j in np.flatnonzero(fits.max(axis=0, initial=0) == 1).tolist():
+        node_class, able = classes[j], np.flatnonzero(fits[:, j])
         free = problem.free[node_class.nodes[0]]
         requests = problem.request[[asked[a] for a in able.tolist()]]
         if exclude_each_other(requests, free) and all(

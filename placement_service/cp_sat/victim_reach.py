@@ -69,8 +69,13 @@ def _beside(
     """What the first node of each class has beside gangs that are settled and have no extras."""
     left: Ints = problem.free[first].copy()
     whole = {g for g in settled if not problem.gangs[g].extras}
-    for j, node_class in enumerate(classes):
-        for (g, s), units in node_class.pods.items():
-            if g in whole:
-                left[j] -= units * problem.request[s]
+    away = [
+        (j, s, units)
+        for j, node_class in enumerate(classes)
+        for (g, s), units in node_class.pods.items()
+        if g in whole
+    ]
+    if away:
+        at, pod_class, units = np.array(away, dtype=np.int64).T
+        np.subtract.at(left, at, units[:, None] * problem.request[pod_class])
     return left

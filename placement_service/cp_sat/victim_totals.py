@@ -4,7 +4,7 @@ budgets, and, where gangs move, room for all.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -88,13 +88,13 @@ class Totals:
         """
         request = self.problem.request
         total = self.problem.free.sum(axis=0, dtype=np.float64)
+        running: Counter[ClassIdx] = Counter()
+        for gang in self.running:
+            for pod_class, units in _at_home(gang):
+                if pod_class not in placed_again:
+                    running[pod_class] += units
         for r in range(len(self.problem.columns)):
-            runs = sum(
-                units * int(request[s, r])
-                for gang in self.running
-                for s, units in _at_home(gang)
-                if s not in placed_again
-            )
+            runs = sum(units * int(request[s, r]) for s, units in running.items())
             terms: LinearTerms = []
             for one, (v, units) in self.kept.items():
                 if one.pod_class in placed_again:

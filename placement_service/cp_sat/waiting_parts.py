@@ -32,6 +32,9 @@ def parts_of(problem: Problem, gang: Gang, counted: Collection[int]) -> Iterator
     """The parts of a gang that require a domain, with the pod classes of their minimum that are
     counted; none where scopes overlap.
     """
+    bound = any([scope.required >= 0 for scope in gang.scopes])
+    if not bound or not any([d.pod_class in counted for d in gang.demands]):
+        return
     tree = tree_of(problem, gang)
     if tree is None:
         return
