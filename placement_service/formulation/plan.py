@@ -81,7 +81,8 @@ def from_solution(problem: Problem, solution: Solution) -> Plan:
 
 def pods_at_home(gang: Gang) -> int:
     """All running pods of an open gang."""
-    return sum(count * pods_of(gang, d) for d, _, count in gang.home)
+    pods = [pods_of(gang, d) for d in range(len(gang.demands))]
+    return sum([count * pods[d] for d, _, count in gang.home])
 
 
 def _at_home(gang: Gang) -> dict[int, int]:

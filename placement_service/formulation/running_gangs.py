@@ -182,8 +182,11 @@ def _able(
             # Columns of room for some gangs only do not count shares of devices.
             and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
             and _is_told(gang, nodes, moves=moves)
-            and not any(p.reservation and p.devices for p in running(gang))
-            and all(p.reservation in ("", *taking_back) for p in running(gang))
+            and all(
+                p.reservation in taking_back and not p.devices
+                for p in running(gang)
+                if p.reservation
+            )
             and not (staying and any(p.name in staying for p in running(gang)))
             and not (keeps_apart and _avoids_others(gang))
             and _tells_devices(gang, nodes, policy)

@@ -115,11 +115,9 @@ class _Devices:
     def sets(self, group: PodGroup) -> Iterator[PodSet]:
         """The running pods of a group, those alone that are unlike others."""
         for s in group.pod_sets:
-            alike: list[BoundPod] = []
-            for pod in s.bound_pods:
-                if self.tell_apart(pod, s.template):
-                    yield replace(s, bound_pods=(pod,))
-                else:
-                    alike.append(pod)
+            apart = [pod for pod in s.bound_pods if self.tell_apart(pod, s.template)]
+            for pod in apart:
+                yield replace(s, bound_pods=(pod,))
+            alike = [pod for pod in s.bound_pods if pod not in apart] if apart else s.bound_pods
             if alike:
-                yield replace(s, bound_pods=tuple(alike))
+                yield replace(s, bound_pods=tuple(alike)) if apart else s
