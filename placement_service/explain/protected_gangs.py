@@ -184,6 +184,9 @@ class ProtectedGangs:
                 return budget.protection
         if self._rights.keeps_its_minimum(theirs):
             return _YOUNG
+        if self._moves and self._rights.runs_above_a_limit(theirs):
+            queue = f"in queue {words.queue_word(theirs.queue)}, where more runs than a limit"
+            return Protection(f"is {queue}", f"are {queue}", theirs.queue)
         if self._moves or right:
             if self._problem.gangs[index].home:
                 return NONE

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
-from placement_service.formulation.rules.queues import least_memory, pod_amount
+from placement_service.formulation.rules.queues import above_limits, least_memory, pod_amount
 
 #: At most so many unions of groups that share are added.
 MOST_UNIONS = 16
@@ -116,6 +116,8 @@ class EvictionRights:
         self._queues = {queue.name: queue for queue in snapshot.queues}
         self._memory = least_memory(snapshot.columns) if snapshot.queues else 0
         self._used = self._gpus_by_queue(snapshot) if snapshot.queues else Counter[str]()
+        moves = policy.eviction is EvictionPolicy.REPACK
+        self._above_limits = above_limits(snapshot, policy) if moves else {}
         self.in_turn = False
         self._reclaims_for = (
             self._entitled(snapshot, each_alone)
@@ -199,9 +201,19 @@ class EvictionRights:
         if gang.not_preemptible or (self.keeps_its_minimum(gang) and not has_extras(gang)):
             return False
         if self._policy.eviction is EvictionPolicy.REPACK:
-            return bool(self._winners)
+            return bool(self._winners) and not self.runs_above_a_limit(gang)
         victim = self.victim(gang)
         return any(self.kind(winner, victim) is not None for winner in self._winners)
+
+    def runs_above_a_limit(self, gang: PodGang) -> bool:
+        """Whether its queue, or one above, holds more than its limit of something that it has: a
+        pod that moves there is a new one.
+        """
+        over = self._above_limits.get(gang.queue, frozenset())
+        sets = (s for group in gang.groups for s in group.pod_sets if s.bound_pods and over)
+        return any(
+            pod_amount(self._policy, s.template, r, self._memory) for s in sets for r in over
+        )
 
     def serves_everybody(self, gang: PodGang) -> bool:
         """Whether every gang that may gain may use the room of this one."""

@@ -209,6 +209,19 @@ def _row(
     )
 
 
+def above_limits(snapshot: Snapshot, policy: Policy) -> Mapping[str, frozenset[str]]:
+    """By queue the resources of which more runs than its limit, or that of a queue above it."""
+    queues = {q.name: q for q in snapshot.queues}
+    above = {name: tuple(path(queues, name)) for name in queues}
+    memory = least_memory(snapshot.columns) if queues else 0
+    used = _used(snapshot, policy, above, _running(snapshot), memory, fixed=False)
+    over = {
+        name: {r for r, most in in_millis(q.limit).items() if used.get((name, r), 0) > most}
+        for name, q in queues.items()
+    }
+    return {name: frozenset().union(*(over[up] for up in above[name])) for name in queues}
+
+
 def path(queues: Mapping[str, Queue], name: str) -> Iterator[str]:
     """A queue and all above it, from the bottom up; nothing for an unknown queue."""
     seen: set[str] = set()

@@ -67,7 +67,10 @@ def queues_are_known(plan: Plan) -> Iterator[str]:
 
 
 def limits_hold(plan: Plan) -> Iterator[str]:
-    """New pods do not take a queue above its limit, or that of a queue above it."""
+    """New pods do not take a queue above its limit, or that of a queue above it.
+
+    Nothing comes where more runs than the limit, not even a pod that moves.
+    """
     yield from _over(plan, fixed=False)
 
 
@@ -79,17 +82,16 @@ def guaranteed_amounts_hold_what_is_not_preemptible(plan: Plan) -> Iterator[str]
 def _over(plan: Plan, *, fixed: bool) -> Iterator[str]:
     if not any(_limited(queue, fixed) for queue in plan.snapshot.queues):
         return
-    bound = [pod for pod in plan.new if not pod.moved]
-    if fixed:
-        bound = [pod for pod in bound if pod.gang.not_preemptible]
+    new = [pod for pod in plan.new if pod.gang.not_preemptible or not fixed]
     usage = Usage(plan, fixed=fixed)
     for evicted in plan.evicted:
         if not evicted.moves:
             node = plan.outcome.question.node.get(evicted.pod.node)
             usage.add(evicted.gang, evicted.template, node, -1)
     added: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for pod in bound:
-        usage.add(pod.gang, pod.template, pod.node)
+    for pod in new:
+        if not pod.moved:
+            usage.add(pod.gang, pod.template, pod.node)
         for queue in above(plan.queues, pod.gang.queue):
             for resource in _limited(queue, fixed):
                 added[queue.name][resource] += queue_amount(plan, pod.template, pod.node, resource)

@@ -302,6 +302,13 @@ def test_a_gang_about_which_more_is_decided_than_its_place_says_why(
     assert f"gang old (priority 0) {said}; without it the gang would fit;" in reason.message
 
 
+def test_a_gang_in_a_queue_above_its_limit_is_not_moved_and_says_so() -> None:
+    scenario = Scenario("r1: x1=4/8 | r2: x2=4/4").queue("a", limit={"gpus": 3})
+    scenario = scenario.gang("old", old("old", "x1", gpus=4), queue="a")
+    *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8), EvictionPolicy.REPACK)
+    assert "gang old (priority 0) is in queue a, where more runs than a limit;" in reason.message
+
+
 def test_a_gang_that_waits_for_its_minimum_is_not_moved_and_says_so() -> None:
     group = replace(old("old", "x1", gpus=4), min=2)
     scenario = Scenario("r1: x1=4/8 | r2: x2=4/4").gang("old", group)

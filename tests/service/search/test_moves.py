@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from placement_service.entities.eviction import EvictionKind
+from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     Effect,
     ExtrasPolicy,
@@ -131,3 +134,19 @@ def test_extras_of_a_gang_whose_minimum_must_run_come_after_higher_priorities() 
     question = replace(question, nodes=(*question.nodes, node("n1")), as_of=1100)
     result = answer(question, replace(PREEMPT, extras=ExtrasPolicy.WITH_PRIORITY))
     assert [b.pod.rpartition("/")[2] for b in result.bindings] == ["urgent-0"]
+
+
+@pytest.mark.parametrize("parent", [False, True], ids=["its own limit", "the limit above"])
+def test_gangs_are_not_moved_where_more_runs_than_the_limit_of_their_queue(parent: bool) -> None:
+    """For a limit a pod that moves is one that comes."""
+    limit = {GPUS: 3}
+    top = Queue("queues/top", limit=limit if parent else {})
+    own = Queue("queues/own", parent="queues/top", limit={} if parent else limit)
+    mine = [replace(running(name, f"n{i}"), queue=own.name) for i, name in enumerate("ab")]
+    other = running("b", "n1")
+    one = answer(replace(halves(mine[0], other), queues=(top, own)), REPACK)
+    assert (one.evicted(), one.solution.proven) == (["b"], True)
+    both = answer(replace(halves(*mine), queues=(top, own)), REPACK)
+    assert (both.evicted(), both.bindings, both.solution.proven) == ([], (), True)
+    whole = replace(own, limit={GPUS: 8}), replace(top, limit={})
+    assert len(answer(replace(halves(*mine), queues=whole), REPACK).evictions) == 1
