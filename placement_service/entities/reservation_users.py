@@ -9,7 +9,7 @@ room that other pods of the node have, any choice that does not is as good (`res
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from placement_service.entities.eviction import Eviction
@@ -24,7 +24,13 @@ def use_reservations(
     """The bindings with the reservations that they use, in the same order."""
     if not snapshot.reservations:
         return tuple(bindings)
-    found = _named_pods_first(snapshot, bindings)
+    running = {
+        pod.reservation
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for pod in group.running_pods
+    }
+    found = _named_pods_first(snapshot, bindings, running)
     sets = {
         pod.name: (gang, s.template)
         for gang in snapshot.gangs
@@ -37,12 +43,6 @@ def use_reservations(
         gang, template = sets[binding.pod]
         pod = BoundHere(i, binding.pod, gang.name, gang.namespace, template)
         beside.setdefault(binding.node, []).append(pod)
-    running = {
-        pod.reservation
-        for gang in snapshot.gangs
-        for group in gang.groups
-        for pod in group.running_pods
-    }
     room = _Room(snapshot, evictions)
     on_node: dict[str, list[Reservation]] = {}
     for reservation in sorted(map(room.given_back, snapshot.reservations), key=lambda r: r.name):
@@ -165,11 +165,20 @@ class _Users:
         return pod.owns(r) and (not r.restricted or self._fits(pod, r))
 
 
-def _named_pods_first(snapshot: Snapshot, bindings: Sequence[Binding]) -> list[Binding]:
-    """Pods of a set in another order, so that pods named by reservations are beside them."""
+def _named_pods_first(
+    snapshot: Snapshot, bindings: Sequence[Binding], running: Collection[str]
+) -> list[Binding]:
+    """Pods of a set in another order, so that pods named by reservations are beside them: a pod
+    that several name beside the first that serves nobody else. `running` ones are in use.
+    """
     home: dict[str, str] = {}
-    for r in snapshot.reservations:
-        for owner in r.owners if not r.closed else ():
+    able = (
+        r
+        for r in snapshot.reservations
+        if not (r.closed or (r.allocate_once and r.name in running))
+    )
+    for r in sorted(able, key=lambda r: not all(owner.pod for owner in r.owners)):
+        for owner in r.owners:
             if owner.pod:
                 home.setdefault(owner.pod, r.node)
     found = list(bindings)

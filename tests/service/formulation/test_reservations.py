@@ -240,6 +240,17 @@ class TestOwners:
         )
 
 
+def test_a_pod_that_two_reservations_name_uses_the_one_that_serves_nobody_else() -> None:
+    """It has to be on x1, where the room for two pods is partly held for it."""
+    scenario = Scenario("x1=2 x2=4").hold("shared", "x2", 3).hold("own", "x1", 1)
+    named = ReservationOwner(pod=pod_name("a-w-0"))
+    shared, own = scenario.reservations
+    shared = replace(shared, owners=(named, ReservationOwner(gang=gang_name("b"))))
+    scenario = replace(scenario, reservations=(shared, replace(own, owners=(named,))))
+    placed = scenario.gang("a", pods=3, gpus=1).place().expect(placed={"a"})
+    assert used(placed) == {"a-w-0": "own"}
+
+
 def test_many_reservations_of_other_owners_are_as_many_rooms() -> None:
     scenario = Scenario(" ".join(f"x{i}=8" for i in range(12)))
     for i in range(12):
