@@ -20,6 +20,16 @@ class ScopeDraft(NamedTuple):
     preferred: LevelIdx
 
 
+def set_level(base: PodGang) -> str:
+    """The level at which gangs based on this one should be near it, "" for none: that of a scope
+    that covers it whole, required before preferred.
+    """
+    every = {group.name for group in base.groups}
+    whole = [scope for scope in base.packing_scopes if every <= set(scope.groups)]
+    levels = (*(s.required_level for s in whole), *(s.preferred_level for s in whole))
+    return next(filter(None, levels), "")
+
+
 class PackingScopes:
     """The scopes of one gang, and where its running pods hold them to.
 
@@ -30,6 +40,7 @@ class PackingScopes:
     def __init__(
         self, gang: PodGang, levels: Levels, node: Mapping[str, int], gone: Mapping[str, int]
     ) -> None:
+        self._gang = gang
         self._levels = levels
         self._node = node
         self._gone = gone
@@ -59,10 +70,9 @@ class PackingScopes:
 
     @property
     def set_level(self) -> LevelIdx:
-        """Where gangs based on this one should be near, -1 for nowhere."""
-        whole = [s for s in self.drafts if s.groups == self._every_group]
-        levels = (*(s.required for s in whole), *(s.preferred for s in whole))
-        return next((level for level in levels if level >= 0), NO_LEVEL)
+        """As `set_level` of the gang, -1 for none."""
+        level = set_level(self._gang)
+        return self._levels.index(level) if level else NO_LEVEL
 
     def over(self, demands_of: Mapping[int, Sequence[int]]) -> Iterator[Scope]:
         """The scopes that name a level, over the demands of each group."""

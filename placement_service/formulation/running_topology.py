@@ -18,6 +18,7 @@ from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import BoundPod, PackingScope, PodGang, Snapshot
 from placement_service.formulation.arrays import Bools
 from placement_service.formulation.open_gangs import is_part, whole_name
+from placement_service.formulation.packing_scopes import set_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ class KeptWishes:
 
     def level(self, gang: PodGang) -> str:
         """The level at which gangs that wait should be near an open one, "" for none."""
-        return _set_level(gang) if gang.name in self._grows else ""
+        return set_level(gang) if gang.name in self._grows else ""
 
     @property
     def are_exact(self) -> bool:
@@ -149,7 +150,7 @@ class KeptWishes:
         ):
             return False
         base = self._by_name.get(gang.base_gang or gang.name)
-        level = "" if base is None or base.name not in self._grows else _set_level(base)
+        level = "" if base is None or base.name not in self._grows else set_level(base)
         if base is None or not level:
             return True
         members = (g for g in self._snapshot.gangs if base.name in (g.name, g.base_gang))
@@ -161,12 +162,4 @@ class KeptWishes:
         """Whether a set counts that the gang of a running part is in: models know another one."""
         base, rest = self._by_name.get(part.base_gang), self._by_name[whole_name(part.name)]
         others = any(g.base_gang == part.name and g is not rest for g in self._snapshot.gangs)
-        return bool((base and _set_level(base)) or (others and _set_level(rest)))
-
-
-def _set_level(base: PodGang) -> str:
-    """The level at which gangs based on this one should be near it, "" for none."""
-    every = {group.name for group in base.groups}
-    whole = [scope for scope in base.packing_scopes if every <= set(scope.groups)]
-    levels = (*(s.required_level for s in whole), *(s.preferred_level for s in whole))
-    return next(filter(None, levels), "")
+        return bool((base and set_level(base)) or (others and set_level(rest)))

@@ -16,9 +16,10 @@ from placement_service.formulation.formulate import formulate
 from placement_service.planning import changes
 from placement_service.planning.eviction import evict
 from placement_service.planning.levels import levels_of
-from placement_service.planning.remedies import Finder, add_nodes, reduce, relax, uncordon
+from placement_service.planning.remedies import Finder, add_nodes, reduce, relax
 from placement_service.planning.remedy_case import Case, Solver
 from placement_service.planning.trial_snapshot import Trial, minimums
+from placement_service.planning.uncordon import uncordon
 
 #: How the least remedy of each kind is found; the quick kinds first, so that time is left for all.
 KINDS: Final[Sequence[Finder]] = (uncordon, relax, reduce, add_nodes, evict)

@@ -237,7 +237,7 @@ class _Formulation:
         return [*held[:MOST_ON_A_NODE], *(_Held(frozenset(), amounts) for amounts in nobody)]
 
     def _least(self, owners: Classes, reservations: Sequence[Reservation]) -> dict[str, int]:
-        """What some reservations keep from all others, whoever uses them."""
+        """What all others can never have of some reservations."""
         least = Counter[str]()
         for r in reservations:
             for resource, amount in r.held.items():

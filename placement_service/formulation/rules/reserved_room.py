@@ -155,10 +155,8 @@ class ReservedRoom(Rule):
         if min(left) < 0:
             return False
         asks = [self.asks(owner) for owner in range(len(self.owners))]
-        # Whoever may choose from the fewest comes first, and aligned ones last: they take anybody.
-        order = sorted(
-            range(len(self.kinds)), key=lambda r: (not self.kinds[r].restricted, -len(self._of(r)))
-        )
+        # Those that may be topped up take any owner that is left, so they come last.
+        order = sorted(range(len(self.kinds)), key=lambda r: not self.kinds[r].restricted)
         later: list[set[int]] = [set()]
         for r in reversed(order):
             later.insert(0, later[0] | set(self.kinds[r].owners))

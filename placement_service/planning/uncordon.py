@@ -1,0 +1,165 @@
+"""The fewest closed nodes that would have to be open for a waiting gang: one of the remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from placement_service.bounds.added_nodes import AddedNodes
+from placement_service.bounds.counting import Counting
+from placement_service.entities.planning import Uncordon
+from placement_service.entities.request import Node, Snapshot
+from placement_service.formulation.formulate import formulate
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.planning import changes
+from placement_service.planning.remedies import kind_of
+from placement_service.planning.remedy_case import Case, Fit
+from placement_service.planning.trial_snapshot import Trial
+
+#: Most domains with closed nodes that are tried for a first answer.
+MOST_TRIED = 8
+
+
+def uncordon(case: Case) -> Iterator[Uncordon]:
+    """The fewest closed nodes that would have to be open."""
+    nodes = case.snapshot.columns
+    known = nodes.parts.where(lambda parts: not parts.closed_because)
+    closed = np.flatnonzero(nodes.unschedulable & nodes.ready & known).tolist()
+    if not closed:
+        return
+    every = changes.opened(case.snapshot, closed)
+    wide = case.trial(every)
+    always = np.setdiff1d(np.arange(len(nodes)), np.array(closed))
+
+    def places(chosen: Sequence[int]) -> bool:
+        return wide.place(within=np.union1d(always, np.array(chosen, dtype=np.int64))) is not None
+
+    if not places(closed):
+        _, plan = case.fit(wide)
+        if plan is not None:
+            # Only a search found it, so trials cannot tell how few are enough.
+            used = {node for units in plan.values() for _, node, _ in units}
+            yield Uncordon(tuple(nodes.names[i] for i in closed if i in used), False)
+        return
+    # 1. A set of which no node can be left out.
+    enough = min(
+        (_irreducible(some, places) for some in _candidates(case, wide, closed, places)), key=len
+    )
+    # 2. The least number that may be enough by counting.
+    ordered = _closed_last(every, closed)
+    problem = formulate(ordered, case.policy)
+    gang = problem.gangs[wide.gang.index]
+    lowest = max(1, AddedNodes(Counting(Topology(problem)), len(always)).mixed(gang))
+    chosen = tuple(nodes.names[i] for i in enough)
+    change = partial(changes.opened, nodes=enough)
+    trial = case.trial(change(case.snapshot))
+    fit = case.settled(change, trial.place())
+    if not fit.found:
+        # Others that wait take what is opened first.
+        fit = case.settled(partial(changes.opened, nodes=closed))
+        if fit.found:
+            yield Uncordon(tuple(nodes.names[i] for i in closed), False)
+            yield from _fewer_opened(case, closed, closed, lowest, sure=fit is Fit.YES)
+        return
+    yield Uncordon(chosen, len(enough) <= lowest and fit is Fit.YES)
+    if len(enough) > lowest:
+        yield from _fewer_opened(case, closed, enough, lowest, sure=fit is Fit.YES)
+
+
+def _fewer_opened(
+    case: Case, closed: Sequence[int], enough: Sequence[int], lowest: int, *, sure: bool
+) -> Iterator[Uncordon]:
+    """Sets of fewer nodes, one set of those that are alike, until one is enough.
+
+    `sure` says that `enough` is.
+    """
+    nodes = case.snapshot.columns
+    alike: dict[object, list[int]] = {}
+    for i in closed:
+        alike.setdefault(_likeness(nodes[i]), []).append(i)
+    kinds = list(alike.values())
+    proven = True
+    for size in range(lowest, len(enough)):
+        for counts in _shares(size, [len(kind) for kind in kinds]):
+            if case.left <= 0:
+                return
+            some = [i for kind, k in zip(kinds, counts, strict=True) for i in kind[:k]]
+            fit = case.settled(partial(changes.opened, nodes=some))
+            if fit.found:
+                least = proven and fit is Fit.YES
+                yield Uncordon(tuple(nodes.names[i] for i in some), least)
+                return
+            proven = proven and fit is Fit.NO
+    yield Uncordon(tuple(nodes.names[i] for i in enough), proven and sure)
+
+
+def _shares(total: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All ways to take so many from some kinds."""
+    if not most:
+        if not total:
+            yield ()
+        return
+    for k in range(min(total, most[0]), -1, -1):
+        for rest in _shares(total - k, most[1:]):
+            yield (k, *rest)
+
+
+def _candidates(
+    case: Case, wide: Trial, closed: Sequence[int], places: Callable[[Sequence[int]], bool]
+) -> Iterator[Sequence[int]]:
+    """Sets of closed nodes that are enough, with likely small ones first."""
+    required = [s.required for s in wide.gang.scopes if s.required >= 0]
+    if required:
+        level = wide.problem.levels[min(required, key=lambda r: wide.problem.levels[r].count)]
+        domains: dict[int, list[int]] = {}
+        for i in closed:
+            domains.setdefault(int(level.domain[i]), []).append(i)
+        by_size = sorted((d for d in domains.items() if d[0] >= 0), key=lambda d: len(d[1]))
+        found = 0
+        for _, inside in by_size:
+            if found == MOST_TRIED or case.left <= 0:
+                break
+            if places(inside):
+                found += 1
+                yield inside
+    yield closed
+
+
+def _irreducible(items: Sequence[int], enough: Callable[[Sequence[int]], bool]) -> list[int]:
+    """A part of the items that is enough and of which none can be left out."""
+    kept = list(items)
+    size = max(1, len(kept) // 2)
+    while True:
+        for start in range(0, len(kept), size):
+            rest = kept[:start] + kept[start + size :]
+            if enough(rest):
+                kept = rest
+                break
+        else:
+            if size == 1:
+                return kept
+            size //= 2
+        size = min(size, max(1, len(kept) - 1))
+
+
+def _closed_last(snapshot: Snapshot, closed: Sequence[int]) -> Snapshot:
+    """The snapshot with some nodes after all others."""
+    nodes = snapshot.columns
+    moved = [nodes[i] for i in closed]
+    first = nodes.updated((), gone=[node.name for node in moved])
+    return replace(snapshot, nodes=first.updated(moved))
+
+
+def _likeness(node: Node) -> object:
+    """The kind of a closed node once it is open, whatever its name."""
+    return (
+        kind_of(node),
+        frozenset(node.requested.items()),
+        node.host_ports,
+        node.devices,
+        node.compute_domain,
+        node.compute_domain_pods,
+    )

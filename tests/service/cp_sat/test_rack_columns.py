@@ -1,0 +1,46 @@
+"""Columns of racks with nodes of several pools, against all that such a rack may hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import chain, combinations, product
+from types import SimpleNamespace
+from typing import cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_service.cp_sat.block_parts import Kind, RackSort
+from placement_service.cp_sat.block_shapes import Blocks
+from placement_service.cp_sat.rack_columns import RackColumns
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000))
+def test_no_content_of_a_rack_is_worth_more_than_the_best_column(seed: int, luck: int) -> None:
+    rng = random.Random(luck)
+    pools = [(0, 1, 2), (1, 2), (2,)] if rng.random() < 0.7 else [(0, 1), (1, 2), (0, 2)]
+    kinds = sorted({Kind(rng.choice(pools), rng.randint(1, 4)) for _ in range(4)})
+    sort = RackSort(0, tuple((q, rng.randint(1, 3)) for q in range(3)))
+    blocks = SimpleNamespace(order=[0], racks={sort: [0]}, choosiness={0: 0, 1: 1, 2: 2})
+    prices = {kind: float(rng.randint(1, 9)) for kind in kinds}
+    columns = RackColumns(cast("Blocks", blocks), kinds)
+    (best,) = columns.worths(prices).values()
+    sets = [frozenset(q for k in some for q in k.pools) for some in subsets(kinds)]
+    held = [
+        (sum(prices[k] * n for k, n in zip(kinds, times, strict=True)), times)
+        for times in product(range(10), repeat=len(kinds))
+        if all(
+            sum(k.size * n for k, n in zip(kinds, times, strict=True) if s.issuperset(k.pools))
+            <= sort.within(s)
+            for s in sets
+        )
+    ]
+    assert max(held)[0] <= best
+    if pools[0] == (0, 1, 2):
+        assert max(held)[0] == best
+
+
+def subsets(kinds: Sequence[Kind]) -> Iterator[Sequence[Kind]]:
+    """All of some kinds together, in every way."""
+    return chain.from_iterable(combinations(kinds, n) for n in range(len(kinds) + 1))
