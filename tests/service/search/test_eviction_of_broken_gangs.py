@@ -8,11 +8,12 @@ import pytest
 
 from placement_service.entities.eviction import DisruptionBudget
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import PackingScope, Pod, PodGang, Snapshot
+from placement_service.entities.request import PackingScope, Pod, PodGang, PodGroup, Snapshot
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import TierName
 from placement_service.formulation.prepare import prepare
 from tests.brute import optimum
+from tests.judged import no_answer_is_false
 from tests.service.evictions import PREEMPT, RECLAIM, REPACK, running, urgent
 from tests.service.questions import gang, node
 from tests.service.search.answering import Answer, answer
@@ -168,3 +169,47 @@ def test_a_base_goes_with_what_runs_of_the_gangs_based_on_it(pods: int, gone: li
     large = replace(gang("large", pods=pods, gpus=8), priority=100)
     result = answer(nodes(base, scaled, large), PREEMPT)
     assert (result.evicted(), len(result.bindings)) == (gone, pods)
+
+
+def test_a_scaled_gang_is_not_made_whole_without_its_base() -> None:
+    base = gang("base", pods=9, gpus=8)
+    scaled = replace(broken("scaled", "n0"), base_gang=base.name)
+    result = answer(nodes(base, scaled, urgent(), free=2), PREEMPT)
+    assert [name for name, _ in bound(result)] == ["urgent"]
+
+
+def test_a_gang_that_has_extras_and_lacks_pods_is_not_divided() -> None:
+    """Judged by its groups it loses an extra when it goes, which nothing counts."""
+    one = running("old", "n0", "n1", gpus=8, minimum=1)
+    lacking = PodGroup("leader", 1)
+    old = replace(one, groups=(*one.groups, lacking))
+    assert prepare(nodes(old, urgent()), PREEMPT).request is None
+    assert not answer(nodes(old, urgent()), PREEMPT).solution.proven
+
+
+def test_what_it_has_of_a_guarantee_is_no_reason_to_disturb_more_pods() -> None:
+    """It fills the guarantee whether it goes or not, as no minimum of it is met."""
+    queue = Queue("queues/team", guaranteed={GPUS: 8})
+    one = replace(broken("one", "f0"), queue=queue.name)
+    question = nodes(broken("two", "n0", "n1"), one, urgent(), free=1)
+    full = tuple(replace(n, requested=question.nodes[0].requested) for n in question.nodes)
+    result = answer(replace(question, nodes=full, queues=(queue,)), PREEMPT)
+    assert (result.evicted(), result.solution.proven) == (["one"], True)
+
+
+def test_nothing_is_claimed_where_a_base_would_have_to_go_with_a_gang_that_lacks_pods() -> None:
+    scaled = replace(broken("scaled", "n1"), base_gang=BASE.name)
+    large = replace(gang("large", pods=2, gpus=8), priority=100)
+    question = nodes(BASE, scaled, large)
+    best = optimum(question, PREEMPT)
+    assert best.value(TierName.ADMITTED) == 8
+    assert not no_answer_is_false(best, question, PREEMPT)
+
+
+def test_no_bound_counts_the_domains_of_a_set_that_gets_no_pod() -> None:
+    base = replace(BASE, groups=broken("base", "n0", lacks=2, waits=2).groups)
+    scaled = replace(running("scaled", "n1", gpus=8), base_gang=BASE.name)
+    question = nodes(base, scaled, urgent(), free=1)
+    result = answer(question, PREEMPT)
+    assert (bound(result), result.tier(TierName.TOPOLOGY)) == ([("urgent", "f0")], 0)
+    no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)

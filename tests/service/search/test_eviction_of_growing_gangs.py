@@ -8,6 +8,8 @@ import pytest
 
 from placement_service.entities.request import PackingScope, PodGang, Snapshot
 from placement_service.entities.solution import TierName
+from tests.brute import optimum
+from tests.judged import no_answer_is_false
 from tests.service.evictions import PREEMPT, running, urgent
 from tests.service.questions import gang, node
 from tests.service.search.answering import Answer, answer
@@ -112,3 +114,31 @@ def test_pods_that_wait_do_not_stand_in_for_a_minimum() -> None:
     result = answer(racks(old, one, two, used={"n0": 8, "n1": 8, "n3": 8}), PREEMPT)
     assert result.evicted() == ["old", "old"]
     assert sorted(bound(result)) == ["one", "two"]
+
+
+def test_no_bound_counts_domains_of_a_gang_that_gets_no_pod() -> None:
+    """It runs in two racks and could go, but the pod for which it does not is elsewhere."""
+    full = {"n0": 8, "n1": 8, "n2": 8}
+    question = racks(growing("n0", "n2"), urgent(), used=full)
+    result = answer(question, PREEMPT)
+    assert (bound(result), result.tier(TierName.TOPOLOGY)) == ({"urgent": ["n3"]}, 0)
+    no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+def test_extras_of_a_gang_whose_base_waits_wait_too() -> None:
+    base = gang("base", pods=9, gpus=8)
+    old = replace(growing("n0"), base_gang=base.name)
+    result = answer(racks(base, old, urgent(), used={"n0": 8}), PREEMPT)
+    assert list(bound(result)) == ["urgent"]
+
+
+def test_no_bound_forgets_that_a_gang_may_go_and_begin_anew() -> None:
+    """The pod of it that waits is enough, and finds room where the urgent one does not."""
+    old = running("old", "n0", gpus=4)
+    [group] = old.groups
+    [waiting] = gang("more", pods=1, gpus=4).groups[0].pod_sets
+    old = replace(old, groups=(replace(group, pod_sets=(*group.pod_sets, waiting)),))
+    question = Snapshot((node("n0", used=4), node("n1", used=4)), (old, urgent()))
+    best = optimum(question, PREEMPT)
+    assert best.value(TierName.ADMITTED) == 8
+    assert not no_answer_is_false(best, question, PREEMPT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from placement_service.entities.devices import Device, DeviceShare
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS, MILLIGPUS
@@ -83,6 +85,16 @@ def test_a_queue_over_its_limit_gets_nothing_but_harms_nobody() -> None:
     scenario = scenario.gang("b", pods=1, gpus=1, queue="team")
     assert accepts(scenario, scenario.bind(a_w_0="x1"))
     assert refuses(scenario, "would have 10", scenario.bind(b_w_0="x1"))
+
+
+@pytest.mark.parametrize(("limit", "fine"), [(8, True), (7, False)])
+def test_a_pod_that_moves_comes_to_its_queue_as_a_new_one_does(limit: int, fine: bool) -> None:
+    scenario = Scenario("x1=0/8 x2=8", policy=Policy(eviction=EvictionPolicy.REPACK))
+    scenario = scenario.queue("team", limit={GPUS: limit})
+    scenario = scenario.gang("old", Group("w", gpus=8, told=("x1",)), queue="team")
+    moved = scenario.evict(EvictionKind.MOVE, old_w_runs_0="x2")
+    words = "would have 8"
+    assert accepts(scenario, (), moved) if fine else refuses(scenario, words, (), moved)
 
 
 def test_what_is_not_preemptible_stays_inside_the_guarantee() -> None:
