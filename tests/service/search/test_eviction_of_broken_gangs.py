@@ -209,7 +209,21 @@ def test_nothing_is_claimed_where_a_base_would_have_to_go_with_a_gang_that_lacks
 def test_no_bound_counts_the_domains_of_a_set_that_gets_no_pod() -> None:
     base = replace(BASE, groups=broken("base", "n0", lacks=2, waits=2).groups)
     scaled = replace(running("scaled", "n1", gpus=8), base_gang=BASE.name)
-    question = nodes(base, scaled, urgent(), free=1)
+    scopes = (PackingScope("all", ("worker",), preferred_level="rack"),)
+    wide = replace(gang("wide", pods=2, gpus=8), priority=100, packing_scopes=scopes)
+    question = nodes(base, scaled, wide, free=1)
+    question = replace(question, nodes=(*question.nodes, node("g0", rack="g")))
     result = answer(question, PREEMPT)
-    assert (bound(result), result.tier(TierName.TOPOLOGY)) == ([("urgent", "f0")], 0)
+    assert bound(result) == [("wide", "f0"), ("wide", "g0")]
+    assert result.tier(TierName.TOPOLOGY) == 1
     no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+def test_a_base_does_not_go_alone_where_a_gang_based_on_it_is_divided() -> None:
+    scaled = replace(broken("scaled", "n1"), base_gang=BASE.name)
+    one = urgent()
+    [pod_set] = one.groups[0].pod_sets
+    there = replace(pod_set.template, node_selector=(("rack", "a"),))
+    group = replace(one.groups[0], pod_sets=(replace(pod_set, template=there),))
+    result = answer(nodes(BASE, scaled, replace(one, groups=(group,))), PREEMPT)
+    assert (result.evictions, result.bindings, result.solution.proven) == ((), (), False)

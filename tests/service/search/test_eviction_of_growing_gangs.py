@@ -117,11 +117,11 @@ def test_pods_that_wait_do_not_stand_in_for_a_minimum() -> None:
 
 
 def test_no_bound_counts_domains_of_a_gang_that_gets_no_pod() -> None:
-    """It runs in two racks and could go, but the pod for which it does not is elsewhere."""
-    full = {"n0": 8, "n1": 8, "n2": 8}
-    question = racks(growing("n0", "n2"), urgent(), used=full)
+    """It runs in two racks and could go; the new pods find room elsewhere, in two racks, too."""
+    wide = replace(gang("wide", pods=2, gpus=8), priority=100, packing_scopes=(RACK,))
+    question = racks(growing("n0", "n2"), wide, used={"n0": 8, "n2": 8})
     result = answer(question, PREEMPT)
-    assert (bound(result), result.tier(TierName.TOPOLOGY)) == ({"urgent": ["n3"]}, 0)
+    assert (bound(result), result.tier(TierName.TOPOLOGY)) == ({"wide": ["n1", "n3"]}, 1)
     no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
 
 
