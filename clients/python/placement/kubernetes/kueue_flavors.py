@@ -50,7 +50,7 @@ class Flavors:
         spec = template.get("spec")
         if not isinstance(spec, dict):
             return template
-        wanted = _requested(spec)
+        wanted = requested(template)
         choices = [g.flavors for g in self._groups.get(queue, ()) if wanted & g.resources]
         ways = list(islice(product(*choices), _MOST_WAYS + 1))
         if not choices or len(ways) > _MOST_WAYS:
@@ -96,11 +96,12 @@ def _groups(one: Object, known: Mapping[str, _Flavor]) -> tuple[_Group, ...]:
     return tuple(groups)
 
 
-def _requested(spec: Mapping[str, Any]) -> set[str]:
-    """The names of resources that any container asks for."""
+def requested(template: Mapping[str, Any]) -> set[str]:
+    """The names of resources that any container of a pod template asks for."""
     found = {"pods"}
+    spec = At(template, {}).get("spec")
     for field in ("containers", "initContainers"):
-        for container in At(spec, {}).get(field).items():
+        for container in spec.get(field).items():
             for kind in ("requests", "limits"):
                 amounts = container.get("resources").get(kind).value
                 found |= set(amounts) if isinstance(amounts, dict) else set()

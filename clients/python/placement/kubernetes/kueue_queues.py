@@ -109,6 +109,11 @@ def _quotas(one: Object, spec: At, warnings: list[Problem]) -> _Quotas:
     return _Quotas(nominal, borrowed, lent_out)
 
 
+def quota_of(resource: str, at: At) -> tuple[str, int]:
+    """An amount of a resource as queues count it, all GPUs as one."""
+    return GPUS if resource in _GPU_NAMES else resource, _amount(resource, at)
+
+
 def _amount(resource: str, at: At) -> int:
     value = at.value
     if value is None:

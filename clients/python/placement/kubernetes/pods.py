@@ -16,7 +16,9 @@ from placement.kubernetes.needs import Needs, NeedsReader
 from placement.kubernetes.objects import Object, is_name, not_a_name
 from placement.kubernetes.podspec import PodSpec, PodSpecReader
 from placement.kubernetes.problems import Problem
+from placement.kubernetes.queues import GPUS, WHOLE
 from placement.kubernetes.reading import At, Findings
+from placement.kubernetes.shares import GPU
 from placement.kubernetes.times import read_time
 
 #: Fields by which a pod names its native gang.
@@ -82,6 +84,19 @@ class Pod:
     def unsupported(self) -> list[str]:
         """What it uses that cannot be honoured, by field."""
         return [f"spec.{path}" for path in self.spec.unsupported] + [*self.needs.unsupported]
+
+    @property
+    def queue_amounts(self) -> dict[str, int]:
+        """What it takes of a queue: GPUs of all names together, shares of them included."""
+        amounts = dict(self.needs.requests)
+        share = self.needs.share
+        gpus = amounts.get(GPU, 0) * WHOLE
+        if share is not None:
+            part = max(share.compute_milli, share.memory_milli) or WHOLE
+            gpus += part * share.count
+        if gpus:
+            amounts[GPUS] = gpus
+        return amounts
 
     def __str__(self) -> str:
         return f"pod {self.object.namespace}/{self.object.name}"

@@ -20,12 +20,13 @@ from placement.kubernetes.compute_domains import read_compute_domains
 from placement.kubernetes.devices import Devices, read_devices
 from placement.kubernetes.elastic_quotas import read_elastic_quotas
 from placement.kubernetes.expand import Expansion, expand_all
-from placement.kubernetes.gang_messages import GangMessages, gang_labels
+from placement.kubernetes.gang_messages import GangMessages
 from placement.kubernetes.gangs import Gang, Key
 from placement.kubernetes.jobs import make_job_sets, make_plain
 from placement.kubernetes.kai import read_bind_requests, read_kai_gangs, read_topologies
 from placement.kubernetes.kai_queues import read_kai_queues
 from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
+from placement.kubernetes.kueue_admission import read_admission
 from placement.kubernetes.kueue_flavors import read_flavors
 from placement.kubernetes.kueue_queues import read_kueue_queues, read_local_queues
 from placement.kubernetes.kueue_workloads import levels_in, make_kueue_workloads
@@ -40,14 +41,14 @@ from placement.kubernetes.parts import Parts
 from placement.kubernetes.pod_gangs import read_pod_gangs
 from placement.kubernetes.pods import Pod, read_pods
 from placement.kubernetes.podspec import PodSpecReader
-from placement.kubernetes.preemption import says_preemptible
 from placement.kubernetes.priorities import read_priorities
 from placement.kubernetes.problems import InputError, Problem
-from placement.kubernetes.queues import GPUS, WHOLE, Queues, tree
+from placement.kubernetes.queue_use import count_use
+from placement.kubernetes.queues import Queues, tree
 from placement.kubernetes.reservations import Reservations, read_reservations
 from placement.kubernetes.resource_slices import read_slices
 from placement.kubernetes.selectors import LabelSelector
-from placement.kubernetes.shares import GPU, GPU_RESOURCES
+from placement.kubernetes.shares import GPU_RESOURCES
 from placement.kubernetes.templates import Templates
 from placement.kubernetes.times import newest
 from placement.kubernetes.volcano import label_tiers, make_jobs, read_volcano_gangs
@@ -125,7 +126,7 @@ def translate(
             by_node.setdefault(pod.node, []).append(pod)
     members = {pod.key: pod for gang in gangs for pod in gang.members(pods) if gang.has_home(pod)}
     waiting = [pod for pod in members.values() if pod.waits]
-    _count_use(queues, gangs, pods, members)
+    count_use(queues, gangs, pods, members, objects.of_kind(kinds.KUEUE_WORKLOADS), problems)
     devices = Devices(
         read_devices(objects.of_kind(kinds.DEVICES), problems),
         everywhere=any(pod.needs.share is not None for pod in waiting),
@@ -197,7 +198,16 @@ def _make_workloads(
         objects.of_kind(kinds.RESOURCE_FLAVORS), objects.of_kind(kinds.CLUSTER_QUEUES), problems
     )
     workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
-    make_kueue_workloads(workloads, local_queues, flavors, made, problems)
+    admission = read_admission(
+        objects.of_kind(kinds.CLUSTER_QUEUES),
+        objects.of_kind(kinds.LOCAL_QUEUES),
+        read_namespaces(
+            objects.of_kind(kinds.NAMESPACES), {one.namespace for one in workloads}, problems
+        ),
+        problems,
+        warnings,
+    )
+    make_kueue_workloads(workloads, local_queues, flavors, admission, made, problems)
     for kind in kinds.PLAIN:
         several = objects.of_kind(kind)
         if plain:
@@ -322,41 +332,6 @@ def _read_queues(objects: Objects, problems: list[Problem], warnings: list[Probl
         problems,
         warnings,
     )
-
-
-def _count_use(
-    queues: Queues, gangs: Iterable[Gang], pods: Mapping[Key, Pod], members: Mapping[Key, Pod]
-) -> None:
-    """What runs in queues without being part of a gang of the request.
-
-    A pod that is being deleted is left out of its gang, and counts in the queue until it is gone.
-    """
-    if not queues:
-        return
-    leaving = {pod.key: gang for gang in gangs for pod in gang.members(pods) if pod.terminating}
-    for pod in pods.values():
-        if not pod.node or (pod.key in members and not pod.terminating):
-            continue
-        gang = leaving.get(pod.key)
-        said = [pod.labels] if gang is None else [gang_labels(gang), pod.labels]
-        queue = queues.of(pod.namespace, said, "" if gang is None else gang.queue)
-        if queue:
-            preemptible = None if gang is None else gang.preemptible
-            if preemptible is None:
-                preemptible = says_preemptible(said) is not False
-            queues.count(queue, _queue_amounts(pod), preemptible=preemptible)
-
-
-def _queue_amounts(pod: Pod) -> dict[str, int]:
-    amounts = dict(pod.needs.requests)
-    share = pod.needs.share
-    gpus = amounts.get(GPU, 0) * WHOLE
-    if share is not None:
-        part = max(share.compute_milli, share.memory_milli) or WHOLE
-        gpus += part * share.count
-    if gpus:
-        amounts[GPUS] = gpus
-    return amounts
 
 
 def _watched(

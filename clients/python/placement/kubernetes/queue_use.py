@@ -1,0 +1,46 @@
+"""What runs in queues without being part of a gang of the request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from placement.kubernetes.gang_messages import gang_labels
+from placement.kubernetes.gangs import Gang, Key
+from placement.kubernetes.kueue_use import held_quotas
+from placement.kubernetes.objects import Object
+from placement.kubernetes.pods import Pod
+from placement.kubernetes.preemption import says_preemptible
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.queues import Queues
+
+
+def count_use(
+    queues: Queues,
+    gangs: Iterable[Gang],
+    pods: Mapping[Key, Pod],
+    members: Mapping[Key, Pod],
+    workloads: Iterable[Object],
+    problems: list[Problem],
+) -> None:
+    """A pod that is being deleted is in no gang, and counts in the queue until it is gone.
+
+    `workloads` are Kueue's.
+    """
+    if not queues:
+        return
+    leaving = {pod.key: gang for gang in gangs for pod in gang.members(pods) if pod.terminating}
+    counted = {key for key, pod in members.items() if not pod.terminating}
+    for pod in pods.values():
+        if not pod.node or pod.key in counted:
+            continue
+        gang = leaving.get(pod.key)
+        said = [pod.labels] if gang is None else [gang_labels(gang), pod.labels]
+        queue = queues.of(pod.namespace, said, "" if gang is None else gang.queue)
+        if queue:
+            preemptible = None if gang is None else gang.preemptible
+            if preemptible is None:
+                preemptible = says_preemptible(said) is not False
+            queues.count(queue, pod.queue_amounts, preemptible=preemptible)
+            counted.add(pod.key)
+    for queue, amounts in held_quotas(workloads, pods, counted, problems):
+        queues.count(queue, amounts, preemptible=True)
