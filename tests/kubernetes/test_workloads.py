@@ -243,13 +243,12 @@ def test_a_workload_of_kueue_runs_where_flavors_of_its_queue_let_it() -> None:
 
     gpus = ["nvidia.com/gpu"]
     assert terms({"h100": gpus}) == [[("gpu", ["h100"])]]
-    assert terms({"h100": gpus, "a100": gpus}) == [[("gpu", ["h100"])], [("gpu", ["a100"])]]
     # One of each group, on nodes that there may be; of resources that pods ask for.
-    both = terms({"h100": gpus, "a100": gpus}, {"zone": ["cpu", "pods"]})
+    both = terms({"h100": ["pods"], "a100": ["pods"]}, {"a100": gpus}, {"zone": ["cpu", "pods"]})
     assert both == [[("gpu", ["a100"]), ("zone", ["z"])]]
     assert terms({"h100": ["example.com/nic"]}) == []
     # Some flavor is everywhere, or not in the input.
-    assert terms({"h100": gpus, "anywhere": gpus}) == []
+    assert terms({"h100": ["pods"], "anywhere": ["pods"]}, {"gone": gpus}) == []
     assert terms({"gone": gpus}) == []
 
 

@@ -1,17 +1,20 @@
 """Kueue's ClusterQueues and Cohorts as a tree of queues.
 
-The nominal quota of a ClusterQueue is guaranteed, and so is that of a cohort with all below it.
-What may run in one is what Kueue calls its potential: what it lends to nobody, and of what its
-cohort has what it may borrow. Quotas of several flavors are added up, since flavors are not told
-apart here, and limits of lending hold for each borrower by itself; both is said in a warning.
+Kueue counts quota by flavor and resource. Where ClusterQueues of a cohort offer several flavors of
+GPUs, or without GPUs of the resource that has most flavors, each flavor has a tree of its own
+below the queue at the top, with all that the flavor offers; a Workload is in the queue of the
+flavor that it takes. Other gangs, of which no flavor is known, are in queues in which the
+quotas of all flavors are added up, and so are other resources with several flavors.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from placement.kubernetes.kueue_trees import Member, Quotas, limited
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.quantities import QuantityError, amount
@@ -23,20 +26,38 @@ _GPU_NAMES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
 _COHORT: Final = "cohort-"
 
 
-class _Quotas(NamedTuple):
-    """Nominal quotas, and what may be borrowed and lent where that is limited."""
+class _Quota(NamedTuple):
+    """Of one resource in one flavor; None where borrowing or lending is not limited."""
 
-    nominal: Mapping[str, int]
-    borrowed: Mapping[str, int]
-    lent: Mapping[str, int]
+    flavor: str
+    resource: str
+    nominal: int
+    borrowed: int | None
+    lent: int | None
 
 
-class _Member(NamedTuple):
-    """A ClusterQueue or a cohort; `parent` is the queue of its cohort."""
+class _Written(NamedTuple):
+    """A ClusterQueue or a cohort as it is written; `parent` is the queue of its cohort."""
 
     object: Object
     parent: str
-    quotas: _Quotas
+    quotas: tuple[_Quota, ...] = ()
+    lends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KueueQueues:
+    """`told` are the flavors that a ClusterQueue has queues of, and `resource` is what for."""
+
+    queues: list[Queue]
+    told: Mapping[str, tuple[str, ...]]
+    resource: Mapping[str, str]
+
+    def name(self, cluster_queue: str, flavor: str) -> str:
+        """The queue of those that take a flavor, where it is told apart."""
+        if flavor in self.told.get(cluster_queue, ()):
+            return _in_flavor(cluster_queue, flavor)
+        return cluster_queue
 
 
 def read_kueue_queues(
@@ -44,10 +65,10 @@ def read_kueue_queues(
     cohorts: Iterable[Object],
     problems: list[Problem],
     warnings: list[Problem],
-) -> list[Queue]:
-    """All ClusterQueues, then the cohorts, also those that are only named."""
-    members: dict[str, _Member] = {}
-    above: dict[str, _Member] = {}
+) -> KueueQueues:
+    """All ClusterQueues, then the cohorts, also those that are only named, then their parts."""
+    members: dict[str, _Written] = {}
+    above: dict[str, _Written] = {}
     for objects, prefix, fields, into in (
         (cohorts, _COHORT, ("parentName", "parent"), above),
         (cluster_queues, "", ("cohortName", "cohort"), members),
@@ -57,13 +78,34 @@ def read_kueue_queues(
             spec = At(one.body, findings).get("spec")
             cohort = next((name for name in (spec.get(f).text() for f in fields) if name), "")
             parent = cohort and _COHORT + cohort
-            into[prefix + one.name] = _Member(one, parent, _quotas(one, spec, warnings))
+            quotas, lends = _quotas(spec)
+            into[prefix + one.name] = _Written(one, parent, quotas, lends)
             problems += [one.problem(*finding) for finding in findings]
     members |= above
     for member in list(members.values()):
         if member.parent and member.parent not in members:
-            members[member.parent] = _Member(member.object, "", _Quotas({}, {}, {}))
-    return _queues(members)
+            members[member.parent] = _Written(member.object, "")
+    found = KueueQueues([], {}, {})
+    trees: dict[str, dict[str, _Written]] = {}
+    for name, member in members.items():
+        trees.setdefault(_top(members, name), {})[name] = member
+    added, loose = _added(members, lambda _: True)
+    found.queues.extend(added)
+    told: dict[str, tuple[str, ...]] = {}
+    resource: dict[str, str] = {}
+    for top, tree in trees.items():
+        counted, flavors = _counted(tree.values())
+        if len(flavors) < 2:
+            continue
+        for name, member in tree.items():
+            own = (q.flavor for q in member.quotas if q.resource == counted)
+            told[name], resource[name] = tuple(dict.fromkeys(own)), counted
+        for flavor in flavors:
+            part, more = _in_one_flavor(tree, top, flavor, flavors)
+            found.queues.extend(part)
+            loose |= more
+    _warn(members, told, loose, warnings)
+    return KueueQueues(found.queues, told, resource)
 
 
 def read_local_queues(
@@ -78,35 +120,24 @@ def read_local_queues(
     return result
 
 
-def _quotas(one: Object, spec: At, warnings: list[Problem]) -> _Quotas:
-    """The quotas of all flavors together."""
-    nominal: Counter[str] = Counter()
-    limits = {"borrowingLimit": Counter[str](), "lendingLimit": Counter[str]()}
-    free: dict[str, set[str]] = {kind: set() for kind in limits}
+def _quotas(spec: At) -> tuple[tuple[_Quota, ...], tuple[str, ...]]:
+    """All quotas, and the fields that limit lending."""
+    found, lends = [], []
     for group in spec.get("resourceGroups").items():
-        flavors = group.get("flavors")
-        if isinstance(flavors.value, list) and len(flavors.value) > 1:
-            warnings.append(one.problem(flavors.path, "quotas of several flavors are added up"))
-        for flavor in flavors.items():
+        for flavor in group.get("flavors").items():
+            flavor_name = flavor.get("name").text()
             for resource in flavor.get("resources").items():
                 name = resource.get("name").required_text()
+                limits = [
+                    None if (most := resource.get(kind)).absent else _amount(name, most)
+                    for kind in ("borrowingLimit", "lendingLimit")
+                ]
+                if limits[1] is not None:
+                    lends.append(resource.get("lendingLimit").path)
+                nominal = _amount(name, resource.get("nominalQuota"))
                 key = GPUS if name in _GPU_NAMES else name
-                nominal[key] += _amount(name, resource.get("nominalQuota"))
-                for kind, total in limits.items():
-                    most = resource.get(kind)
-                    if most.absent:
-                        free[kind].add(key)
-                    else:
-                        total[key] += _amount(name, most)
-                lent = resource.get("lendingLimit")
-                if not lent.absent:
-                    text = "holds for each queue that borrows, not for several together"
-                    warnings.append(one.problem(lent.path, text))
-    borrowed, lent_out = (
-        {key: value for key, value in total.items() if key not in free[kind]}
-        for kind, total in limits.items()
-    )
-    return _Quotas(nominal, borrowed, lent_out)
+                found.append(_Quota(flavor_name, key, nominal, *limits))
+    return tuple(found), tuple(lends)
 
 
 def quota_of(resource: str, at: At) -> tuple[str, int]:
@@ -129,56 +160,99 @@ def _amount(resource: str, at: At) -> int:
     return found * WHOLE if resource in _GPU_NAMES else found
 
 
-def _queues(members: Mapping[str, _Member]) -> list[Queue]:
-    """The members with what may run in each and below it.
+def _top(members: Mapping[str, _Written], name: str) -> str:
+    """The highest cohort above a member; where cohorts are above themselves, any of them."""
+    seen = {name}
+    while (parent := members[name].parent) and parent not in seen:
+        seen.add(parent)
+        name = parent
+    return name
 
-    Where that is no less than in its cohort, it is left to the cohort to say.
-    """
-    depth = {name: _depth(members, name) for name in members}
-    inwards = sorted(members, key=depth.__getitem__)
-    brought = {name: Counter(member.quotas.nominal) for name, member in members.items()}
-    shared = {name: Counter(member.quotas.nominal) for name, member in members.items()}
-    kept: dict[str, Counter[str]] = {}
-    for name in reversed(inwards):
-        _, parent, quotas = members[name]
-        own = shared[name]
-        kept[name] = Counter({r: max(0, own[r] - most) for r, most in quotas.lent.items()})
-        if depth[name]:
-            for resource in own:
-                shared[parent][resource] += own[resource] - kept[name][resource]
-                brought[parent][resource] += brought[name][resource]
-    potential: dict[str, Mapping[str, int]] = {}
-    limits: dict[str, dict[str, int]] = {}
-    for name in inwards:
-        _, parent, quotas = members[name]
-        own = shared[name]
-        potential[name] = own
-        if depth[name]:
-            potential[name] = {r: kept[name][r] + n for r, n in potential[parent].items()} | {
-                r: min(kept[name][r] + potential[parent][r], own[r] + most)
-                for r, most in quotas.borrowed.items()
-            }
-        # What members below lend to nobody runs beside what is shared.
-        limits[name] = {r: n + brought[name][r] - own[r] for r, n in potential[name].items()}
+
+def _counted(tree: Iterable[_Written]) -> tuple[str, list[str]]:
+    """The resource whose flavors are told apart in a tree, and these flavors."""
+    flavors: dict[str, dict[str, None]] = {}
+    for member in tree:
+        for quota in member.quotas:
+            flavors.setdefault(quota.resource, {})[quota.flavor] = None
+    if not flavors:
+        return "", []
+    counted = GPUS if GPUS in flavors else max(flavors, key=lambda r: (len(flavors[r]), r))
+    return counted, list(flavors[counted])
+
+
+def _sums(quotas: Iterable[_Quota]) -> Quotas:
+    """Quotas of several flavors together."""
+    nominal: Counter[str] = Counter()
+    limits = Counter[str](), Counter[str]()
+    free: tuple[set[str], set[str]] = set(), set()
+    for quota in quotas:
+        nominal[quota.resource] += quota.nominal
+        for most, total, without in zip((quota.borrowed, quota.lent), limits, free, strict=True):
+            if most is None:
+                without.add(quota.resource)
+            else:
+                total[quota.resource] += most
+    borrowed, lent = (
+        {r: n for r, n in total.items() if r not in without}
+        for total, without in zip(limits, free, strict=True)
+    )
+    return Quotas(nominal, borrowed, lent)
+
+
+def _added(
+    members: Mapping[str, _Written], counts: Callable[[_Quota], bool]
+) -> tuple[list[Queue], set[str]]:
+    """Queues with the quotas that count, and members of which too much may be lent."""
+    tree = limited(
+        {
+            name: Member(member.object, member.parent, _sums(filter(counts, member.quotas)))
+            for name, member in members.items()
+        }
+    )
+    return tree.queues, tree.loose
+
+
+def _in_flavor(name: str, flavor: str) -> str:
+    """No object may have an underscore in its name."""
+    return f"{name}_{flavor}"
+
+
+def _in_one_flavor(
+    tree: Mapping[str, _Written], top: str, flavor: str, flavors: Collection[str]
+) -> tuple[list[Queue], set[str]]:
+    """The tree of one flavor, below the queue at the top of all."""
+    part = {
+        name: member
+        for name, member in tree.items()
+        if name == top or name.startswith(_COHORT) or any(q.flavor == flavor for q in member.quotas)
+    }
+    queues, loose = _added(part, lambda q: q.flavor == flavor or q.flavor not in flavors)
     return [
-        Queue(
-            member.object,
-            name,
-            member.parent,
-            {
-                r: n
-                for r, n in limits[name].items()
-                if r in brought[name] and not (depth[name] and n >= limits[member.parent][r])
-            },
-            dict(brought[name]),
+        replace(
+            queue,
+            name=_in_flavor(queue.name, flavor),
+            parent=_in_flavor(queue.parent, flavor) if queue.parent else top,
         )
-        for name, member in members.items()
-    ]
+        for queue in queues
+    ], loose
 
 
-def _depth(members: Mapping[str, _Member], name: str) -> int:
-    """How many cohorts are above a member; none where a cohort is above itself."""
-    above: list[str] = []
-    while (name := members[name].parent) and name not in above:
-        above.append(name)
-    return 0 if name else len(above)
+def _warn(
+    members: Mapping[str, _Written],
+    told: Mapping[str, tuple[str, ...]],
+    loose: set[str],
+    warnings: list[Problem],
+) -> None:
+    """Notes where more is allowed than Kueue would."""
+    for name, member in members.items():
+        flavors: dict[str, set[str]] = {}
+        for quota in member.quotas:
+            flavors.setdefault(quota.resource, set()).add(quota.flavor)
+        several = (of for of in flavors.values() if len(of) > 1)
+        if any(not of <= {*told.get(name, ())} for of in several):
+            text = "quotas of several flavors are added up"
+            warnings.append(member.object.problem("spec.resourceGroups", text))
+        if name in loose:
+            text = "holds for each queue that borrows, not for several together"
+            warnings.extend(member.object.problem(path, text) for path in member.lends)

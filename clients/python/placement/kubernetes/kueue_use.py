@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from placement.kubernetes.kueue_queues import quota_of
+from placement.kubernetes.kueue_queues import KueueQueues, quota_of
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods import Pod
 from placement.kubernetes.problems import Problem
@@ -30,6 +30,7 @@ _LABELS: Final = (
 
 def held_quotas(
     workloads: Iterable[Object],
+    queues: KueueQueues,
     pods: Mapping[Key, Pod],
     counted: Iterable[Key],
     problems: list[Problem],
@@ -41,19 +42,48 @@ def held_quotas(
     by_name: dict[Key, list[Pod]] | None = None
     for one in workloads:
         findings: Findings = {}
-        status = At(one.body, findings).get("status")
-        if not has_quota(status):
-            continue
-        queue = status.get("admission").get("clusterQueue").text()
-        amounts = _amounts(status)
+        held = quotas_of(one, queues, findings)
         problems += [one.problem(*finding) for finding in findings]
-        if not queue:
+        if not held:
             continue
         if by_name is None:
             by_name = _by_name(pods[key] for key in counted if key in pods)
+        known: Counter[str] = Counter()
         for pod in {pod.key: pod for name in _names(one) for pod in by_name.get(name, ())}.values():
-            amounts.subtract(pod.queue_amounts)
-        found.append((queue, +amounts))
+            known.update(pod.queue_amounts)
+        for queue, amounts in held:
+            found.append((queue, amounts - known))
+            known -= amounts
+    return found
+
+
+def quotas_of(
+    one: Object, queues: KueueQueues, findings: Findings
+) -> list[tuple[str, Counter[str]]]:
+    """Queues and amounts of the pod sets of a Workload that has quota, without the pods that need
+    theirs no longer.
+    """
+    status = At(one.body, findings).get("status")
+    admission = status.get("admission")
+    queue = admission.get("clusterQueue").text()
+    if not queue or not has_quota(status):
+        return []
+    spare = {
+        entry.get("name").text(): entry.get("count").integer(least=0)
+        for entry in status.get("reclaimablePods").items()
+    }
+    found = []
+    for entry in admission.get("podSetAssignments").items():
+        count = entry.get("count").integer(1, least=0)
+        left = max(0, count - spare.get(entry.get("name").text(), 0))
+        usage = entry.get("resourceUsage")
+        amounts: Counter[str] = Counter()
+        for resource in usage.value if isinstance(usage.value, dict) else ():
+            key, amount = quota_of(str(resource), usage.entry(str(resource)))
+            amounts[key] += amount * left // max(1, count)
+        flavors = entry.get("flavors").labels().values()
+        told = (name for f in flavors if (name := queues.name(queue, f)) != queue)
+        found.append((next(told, queue), amounts))
     return found
 
 
@@ -73,24 +103,6 @@ def _true(status: At) -> set[str]:
         for condition in status.get("conditions").items()
         if condition.get("status").text() == "True"
     }
-
-
-def _amounts(status: At) -> Counter[str]:
-    """What all pod sets take, without the pods that need theirs no longer."""
-    spare = {
-        entry.get("name").text(): entry.get("count").integer(least=0)
-        for entry in status.get("reclaimablePods").items()
-    }
-    amounts: Counter[str] = Counter()
-    for entry in status.get("admission").get("podSetAssignments").items():
-        name = entry.get("name").text()
-        count = entry.get("count").integer(1, least=0)
-        left = max(0, count - spare.get(name, 0))
-        usage = entry.get("resourceUsage")
-        for resource in usage.value if isinstance(usage.value, dict) else ():
-            key, amount = quota_of(str(resource), usage.entry(str(resource)))
-            amounts[key] += amount * left // max(1, count)
-    return amounts
 
 
 def _names(one: Object) -> set[Key]:

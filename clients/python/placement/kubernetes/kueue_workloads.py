@@ -6,13 +6,15 @@ is finished; one that is not active waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from placement.kubernetes.kueue_admission import Admission
-from placement.kubernetes.kueue_flavors import Flavors, requested
+from placement.kubernetes import kinds
+from placement.kubernetes.kueue import Kueue
+from placement.kubernetes.kueue_choice import Choice, Chooser, PodSet, free_gpus, order
+from placement.kubernetes.kueue_flavors import requested
 from placement.kubernetes.kueue_use import has_finished, has_quota
 from placement.kubernetes.label_paths import LabelPaths
-from placement.kubernetes.objects import Object
+from placement.kubernetes.objects import Object, Objects
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.workloads import Made, Role, note, template_of
@@ -34,38 +36,37 @@ def levels_in(topologies: Mapping[str, Sequence[str]], paths: LabelPaths) -> Cal
 
 
 def make_kueue_workloads(
-    objects: Iterable[Object],
-    local_queues: Mapping[tuple[str, str], str],
-    flavors: Flavors,
-    admission: Admission,
+    objects: Objects,
+    kueue: Kueue,
     made: Made,
     problems: list[Problem],
+    warnings: list[Problem],
 ) -> None:
-    """The Workloads that wait for quota. `local_queues` lead to their ClusterQueues.
-
-    `flavors` say where their pods may run, `admission` whether they are let in at all.
-    """
-    for one in objects:
+    """The Workloads that wait for quota."""
+    workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
+    if not workloads:
+        return
+    gpus = free_gpus(kueue.flavors, objects.nodes, objects.pods)
+    chooser = Chooser(kueue.queues, kueue.flavors, workloads, gpus)
+    waiting = [one for one in workloads if _waits(one)]
+    choices = {one.key: _choose(one, kueue, chooser) for one in sorted(waiting, key=order)}
+    for one in waiting:
         findings: Findings = {}
         at = At(one.body, findings)
         spec = at.get("spec")
-        if has_finished(at.get("status")) or has_quota(at.get("status")):
-            continue
-        local = spec.get("queueName").text()
-        queue = local and local_queues.get((one.namespace, local), f"{one.namespace}.{local}")
+        local, queue = spec.get("queueName").text(), _queue(one, kueue)
+        choice = choices[one.key]
         roles = []
         resources: set[str] = set()
         for entry in spec.get("podSets").items():
-            count = entry.get("count").integer(1, least=0, most=100_000)
-            request = entry.get("topologyRequest")
-            template = template_of(entry.get("template"))
-            resources |= requested(template)
+            request, pods = entry.get("topologyRequest"), _pod_set(entry)
+            resources |= requested(pods.template)
             roles.append(
                 Role(
                     entry.get("name").text("main") or "main",
-                    flavors.restricted(template, queue),
-                    count,
-                    entry.get("minCount").integer(count, least=0),
+                    kueue.flavors.restricted(pods.template, queue, choice.flavor),
+                    pods.number,
+                    pods.minimum,
                     request.get("required").text(),
                     request.get("preferred").text(),
                 )
@@ -74,11 +75,39 @@ def make_kueue_workloads(
         priority = spec.get("priority")
         refusals = ["spec.active: false"] if not active.absent and not active.flag() else []
         if local:
-            refusals += admission.refusals((one.namespace, local), queue, resources)
+            refusals += kueue.admission.refusals((one.namespace, local), queue, resources)
+        if not choice.choices:
+            text = "pods that no flavor takes: they do not tolerate its taints or select its labels"
+            refusals.append(f"ClusterQueue {queue}: {text}")
+        if choice.choices > 1:
+            text = f"flavor {choice.flavor} is taken; others of {queue} are not tried"
+            warnings.append(one.problem("spec.podSets", text))
         made.add(
             one, at, one.name, roles,
             priority=None if priority.absent else priority.integer(least=-(2**31)),
-            queue=queue,
+            queue=kueue.queues.name(queue, choice.flavor),
             unsupported=refusals,
         )  # fmt: skip
         note(one, findings, problems)
+
+
+def _waits(one: Object) -> bool:
+    status = At(one.body, {}).get("status")
+    return not (has_finished(status) or has_quota(status))
+
+
+def _queue(one: Object, kueue: Kueue) -> str:
+    """The ClusterQueue of a Workload; empty for none."""
+    local = At(one.body, {}).get("spec").get("queueName").text()
+    return local and kueue.local_queues.get((one.namespace, local), f"{one.namespace}.{local}")
+
+
+def _pod_set(entry: At) -> PodSet:
+    count = entry.get("count").integer(1, least=0, most=100_000)
+    template = template_of(entry.get("template"))
+    return PodSet(template, count, entry.get("minCount").integer(count, least=0))
+
+
+def _choose(one: Object, kueue: Kueue, chooser: Chooser) -> Choice:
+    entries = At(one.body, {}).get("spec").get("podSets").items()
+    return chooser.choose(_queue(one, kueue), [_pod_set(entry) for entry in entries])

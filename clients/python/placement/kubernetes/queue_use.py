@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from placement.kubernetes.gang_messages import gang_labels
 from placement.kubernetes.gangs import Gang, Key
+from placement.kubernetes.kueue_queues import KueueQueues
 from placement.kubernetes.kueue_use import held_quotas
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods import Pod
@@ -20,11 +21,12 @@ def count_use(
     pods: Mapping[Key, Pod],
     members: Mapping[Key, Pod],
     workloads: Iterable[Object],
+    cluster_queues: KueueQueues,
     problems: list[Problem],
 ) -> None:
     """A pod that is being deleted is in no gang, and counts in the queue until it is gone.
 
-    `workloads` are Kueue's.
+    `workloads` and `cluster_queues` are Kueue's.
     """
     if not queues:
         return
@@ -42,5 +44,5 @@ def count_use(
                 preemptible = says_preemptible(said) is not False
             queues.count(queue, pod.queue_amounts, preemptible=preemptible)
             counted.add(pod.key)
-    for queue, amounts in held_quotas(workloads, pods, counted, problems):
+    for queue, amounts in held_quotas(workloads, cluster_queues, pods, counted, problems):
         queues.count(queue, amounts, preemptible=True)

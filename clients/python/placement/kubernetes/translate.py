@@ -26,9 +26,7 @@ from placement.kubernetes.jobs import make_job_sets, make_plain
 from placement.kubernetes.kai import read_bind_requests, read_kai_gangs, read_topologies
 from placement.kubernetes.kai_queues import read_kai_queues
 from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
-from placement.kubernetes.kueue_admission import read_admission
-from placement.kubernetes.kueue_flavors import read_flavors
-from placement.kubernetes.kueue_queues import read_kueue_queues, read_local_queues
+from placement.kubernetes.kueue import Kueue, read_kueue
 from placement.kubernetes.kueue_workloads import levels_in, make_kueue_workloads
 from placement.kubernetes.label_paths import LabelPaths, node_labels
 from placement.kubernetes.leader_worker import make_leader_worker_sets, make_role_based_groups
@@ -102,12 +100,13 @@ def translate(
         moment = moment.replace(tzinfo=UTC)
     paths = LabelPaths(node_labels(*zip(*((n.body, n.name) for n in objects.nodes), strict=True))
                        if objects.nodes else [])  # fmt: skip
-    made = _make_workloads(objects, plain_gangs, paths, problems, warnings)
+    kueue = read_kueue(objects, problems, warnings)
+    made = _make_workloads(objects, kueue, plain_gangs, paths, problems, warnings)
     everyone = (*objects.pods, *expansion.pods, *made.pods)
     claims = _read_claims(objects, everyone, problems, warnings)
     pods = _read_pods(objects, everyone, claims, problems)
     gangs = _read_gangs(objects, expansion, made, pods, paths, problems, warnings)
-    queues = _read_queues(objects, problems, warnings)
+    queues = _read_queues(objects, kueue, problems, warnings)
     priorities = read_priorities(objects.priority_classes, problems)
     budgets = read_budgets(objects.of_kind(kinds.DISRUPTION_BUDGETS), pods, problems)
     reservations = read_reservations(
@@ -126,7 +125,8 @@ def translate(
             by_node.setdefault(pod.node, []).append(pod)
     members = {pod.key: pod for gang in gangs for pod in gang.members(pods) if gang.has_home(pod)}
     waiting = [pod for pod in members.values() if pod.waits]
-    count_use(queues, gangs, pods, members, objects.of_kind(kinds.KUEUE_WORKLOADS), problems)
+    workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
+    count_use(queues, gangs, pods, members, workloads, kueue.queues, problems)
     devices = Devices(
         read_devices(objects.of_kind(kinds.DEVICES), problems),
         everywhere=any(pod.needs.share is not None for pod in waiting),
@@ -180,6 +180,7 @@ def translate(
 
 def _make_workloads(
     objects: Objects,
+    kueue: Kueue,
     plain: bool,
     paths: LabelPaths,
     problems: list[Problem],
@@ -189,25 +190,11 @@ def _make_workloads(
     topologies = read_topologies(objects.of_kind(kinds.KUEUE_TOPOLOGIES), problems)
     made = Made(levels_in(topologies, paths))
     pods = objects.pods
-    local_queues = read_local_queues(objects.of_kind(kinds.LOCAL_QUEUES), [])
     for kind, make in _WORKLOADS.items():
         # Without workloads there is no need to know which pods exist already.
         if several := objects.of_kind(kind):
             make(several, pods, made, problems)
-    flavors = read_flavors(
-        objects.of_kind(kinds.RESOURCE_FLAVORS), objects.of_kind(kinds.CLUSTER_QUEUES), problems
-    )
-    workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
-    admission = read_admission(
-        objects.of_kind(kinds.CLUSTER_QUEUES),
-        objects.of_kind(kinds.LOCAL_QUEUES),
-        read_namespaces(
-            objects.of_kind(kinds.NAMESPACES), {one.namespace for one in workloads}, problems
-        ),
-        problems,
-        warnings,
-    )
-    make_kueue_workloads(workloads, local_queues, flavors, admission, made, problems)
+    make_kueue_workloads(objects, kueue, made, problems, warnings)
     for kind in kinds.PLAIN:
         several = objects.of_kind(kind)
         if plain:
@@ -315,20 +302,17 @@ def _owners(gangs: Iterable[Gang]) -> dict[Key, Gang]:
     return {key: gang for gang in gangs for group in gang.groups for key in group.pods}
 
 
-def _read_queues(objects: Objects, problems: list[Problem], warnings: list[Problem]) -> Queues:
+def _read_queues(
+    objects: Objects, kueue: Kueue, problems: list[Problem], warnings: list[Problem]
+) -> Queues:
     return tree(
         [
             *read_kai_queues(objects.of_kind(kinds.KAI_QUEUES), problems),
             *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), problems),
             *read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), problems),
-            *read_kueue_queues(
-                objects.of_kind(kinds.CLUSTER_QUEUES),
-                objects.of_kind(kinds.COHORTS),
-                problems,
-                warnings,
-            ),
+            *kueue.queues.queues,
         ],
-        read_local_queues(objects.of_kind(kinds.LOCAL_QUEUES), problems),
+        kueue.local_queues,
         problems,
         warnings,
     )

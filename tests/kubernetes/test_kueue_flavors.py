@@ -1,0 +1,129 @@
+"""Quotas of Kueue by flavor, and what is lent to several queues together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placement import v1
+from tests.kubernetes.build import Body, container, node, pod, said, thing, translated
+
+GPU = "nvidia.com/gpu"
+VERSION = "kueue.x-k8s.io/v1beta2"
+
+FLAVORS = [
+    thing("ResourceFlavor", VERSION, name, spec={"nodeLabels": {"pool": name}})
+    for name in ("spot", "own")
+]
+NODES = [node(f"n-{name}", labels={"pool": name}) for name in ("spot", "own")]
+LOCAL = thing("LocalQueue", VERSION, "lq", namespace="ml", spec={"clusterQueue": "cq"})
+
+
+def cluster_queue(
+    name: str = "cq", cohort: str = "", lends: int | None = None, **quotas: int
+) -> Body:
+    """`quotas` of GPUs by flavor."""
+    lent = {} if lends is None else {"lendingLimit": lends}
+    flavors = [
+        {"name": flavor, "resources": [{"name": GPU, "nominalQuota": quota, **lent}]}
+        for flavor, quota in quotas.items()
+    ]
+    spec = {"namespaceSelector": {}, "cohortName": cohort, "resourceGroups": [{"flavors": flavors}]}
+    return thing("ClusterQueue", VERSION, name, spec=spec)
+
+
+def workload(name: str, gpus: int, *, priority: int = 0, **spec: Any) -> Body:
+    template = {"spec": {"containers": [container(gpu=str(gpus))], **spec}}
+    sets = [{"name": "main", "count": 1, "template": template}]
+    fields = {"queueName": "lq", "priority": priority, "podSets": sets}
+    return thing("Workload", VERSION, name, namespace="ml", spec=fields)
+
+
+def queues_of(*bodies: Body) -> dict[str, str]:
+    gangs = translated(*NODES, *FLAVORS, LOCAL, *bodies).request.gangs
+    return {g.name.rpartition("/")[2]: g.queue.removeprefix("queues/") for g in gangs}
+
+
+def limits(*bodies: Body) -> dict[str, int]:
+    """The GPUs of each queue that has a limit of its own."""
+    found: v1.ComputePlacementRequest = translated(*NODES, *bodies).request
+    return {
+        q.name.removeprefix("queues/"): q.limit["gpus"]
+        for q in found.snapshot.queues
+        if "gpus" in q.limit
+    }
+
+
+def test_a_queue_borrows_only_of_flavors_that_it_offers() -> None:
+    found = limits(cluster_queue("a", "all", spot=4), cluster_queue("b", "all", spot=2, own=8))
+    assert found["cohort-all_spot"] == 6
+    assert found["cohort-all_own"] == 8
+    assert found["cohort-all"] == 14
+    assert "a_own" not in found
+
+
+def test_workloads_take_the_first_flavor_with_quota_by_priority() -> None:
+    queue = cluster_queue(spot=8, own=8)
+    found = queues_of(queue, workload("a", 6), workload("b", 4, priority=1), workload("c", 4))
+    assert found == {"a": "cq_own", "b": "cq_spot", "c": "cq_spot"}
+
+
+def test_a_flavor_whose_nodes_are_full_is_not_taken() -> None:
+    queue = cluster_queue(spot=8, own=8)
+    hog = pod("hog", nodeName="n-spot", containers=[container(gpu="12")])
+    assert queues_of(queue, workload("a", 6), hog) == {"a": "cq_own"}
+
+
+def test_quota_that_a_workload_holds_is_used_in_its_flavor() -> None:
+    assigned = [{"name": "main", "count": 1, "flavors": {GPU: "spot"}, "resourceUsage": {GPU: "6"}}]
+    held = workload("held", 6)
+    held["status"] = {
+        "admission": {"clusterQueue": "cq", "podSetAssignments": assigned},
+        "conditions": [{"type": "Admitted", "status": "True"}],
+    }
+    queue = cluster_queue(spot=8, own=8)
+    assert queues_of(queue, held, workload("a", 4)) == {"a": "cq_own"}
+    sent = translated(*NODES, *FLAVORS, LOCAL, queue, held).request.snapshot.queues
+    assert {q.name: dict(q.used) for q in sent if q.used} == {"queues/cq_spot": {"gpus": 6}}
+
+
+def test_pods_take_flavors_whose_labels_they_select_and_whose_taints_they_tolerate() -> None:
+    queue = cluster_queue(spot=8, own=8)
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["spot"]}]}
+                ]
+            }
+        }
+    }
+    assert queues_of(queue, workload("a", 1, nodeSelector={"pool": "own"})) == {"a": "cq_own"}
+    assert queues_of(queue, workload("a", 1, affinity=affinity)) == {"a": "cq_own"}
+    tainted = thing(
+        "ResourceFlavor", VERSION, "spot",
+        spec={"nodeLabels": {"pool": "spot"}, "nodeTaints": [
+            {"key": "spot", "value": "yes", "effect": "NoSchedule"}]},
+    )  # fmt: skip
+    found = translated(*NODES, tainted, FLAVORS[1], LOCAL, queue, workload("a", 1)).request
+    assert found.gangs[0].queue == "queues/cq_own"
+    tolerant = workload("a", 1, tolerations=[{"key": "spot", "operator": "Exists"}])
+    found = translated(*NODES, tainted, FLAVORS[1], LOCAL, queue, tolerant).request
+    assert found.gangs[0].queue == "queues/cq_spot"
+
+
+def test_pods_that_no_flavor_takes_are_refused() -> None:
+    elsewhere = workload("a", 1, nodeSelector={"pool": "gone"})
+    found = translated(*NODES, *FLAVORS, LOCAL, cluster_queue(spot=8, own=8), elsewhere).request
+    (why,) = found.gangs[0].unsupported
+    assert why.startswith("ClusterQueue cq: pods that no flavor takes")
+
+
+def test_what_a_queue_does_not_lend_others_do_not_get_together() -> None:
+    """Of 8 GPUs "c" lends 2, so that "a" and "b" have 10 together."""
+    bodies = [cluster_queue("a", "all", x=4), cluster_queue("b", "all", x=4)]
+    found = limits(*bodies, cluster_queue("c", "all", lends=2, x=8))
+    assert found == {"cohort-all": 16, "cohort-all_without_c": 10}
+    more = [*bodies, *(cluster_queue(name, "all", lends=2, x=8) for name in "cd")]
+    assert "holds for each queue that borrows, not for several together" in "".join(
+        said(translated(*NODES, *more).warnings)
+    )
