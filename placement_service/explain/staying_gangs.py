@@ -42,12 +42,20 @@ class Protection(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """What is said of one pod and of several."""
+    """What is said of one pod and of several that a gang has."""
 
     one: str
     several: str
 
+    def of(self, count: int) -> Iterator[Protection]:
+        """The protection by so many pods."""
+        if count:
+            said = self.one if count == 1 else self.several.format(count)
+            yield Protection(f"has {said}", f"have {said} each")
 
+
+_NOT_THERE = _Words("1 pod on a node that is not there", "{} pods on nodes that are not there")
+_CLOSED = _Words("1 pod on a node that takes no new pods", "{} pods on nodes that take no new pods")
 _MISPLACED = _Words(
     "1 pod that breaks a rule about other pods where it is",
     "{} pods that break rules about other pods where they are",
@@ -108,19 +116,15 @@ class StayingGangs:
             yield Protection(
                 f"has {_pods(held)} in reservations", f"have {_pods(held)} each in reservations"
             )
-        able = self._nodes.usable if self._moves else self._nodes.nodes.row_of
-        closed = sum(pod.node not in able for pod, _ in pods)
-        if closed:
-            said = f"{_pods(closed)} on nodes that take no new pods"
-            yield Protection(f"has {said}", f"have {said} each")
+        here = self._nodes.nodes.row_of
+        closed = here.keys() - self._nodes.usable if self._moves else frozenset()
+        yield from _NOT_THERE.of(sum(pod.node not in here for pod, _ in pods))
+        yield from _CLOSED.of(sum(pod.node in closed for pod, _ in pods))
         for _, template in pods:
             for rule in self._rules(template):
                 yield Protection(f"has pods {rule}", f"have pods {rule}")
         for words, among in self._by_pods.items():
-            count = sum(pod.name in among for pod, _ in pods)
-            if count:
-                said = words.one if count == 1 else words.several.format(count)
-                yield Protection(f"has {said}", f"have {said} each")
+            yield from words.of(sum(pod.name in among for pod, _ in pods))
         if not stays_in_place(gang, moves=self._moves) and not keeps_its_levels(gang, self._nodes):
             said = "run in one domain of a level that"
             yield Protection(f"does not {said} it requires", f"do not {said} they require")

@@ -275,6 +275,13 @@ def test_a_gang_on_a_node_that_would_not_take_it_again_says_so() -> None:
     )
 
 
+@pytest.mark.parametrize("eviction", [EvictionPolicy.PREEMPT, EvictionPolicy.REPACK])
+def test_a_gang_on_a_node_that_is_not_there_says_so(eviction: EvictionPolicy) -> None:
+    scenario = Scenario("r1: x1=0/8 x2=2/8").gang("old", old("old", "x1", "gone"))
+    *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8, priority=100), eviction)
+    assert "has 1 pod on a node that is not there; without it" in reason.message
+
+
 def test_a_gang_that_breaks_a_rule_where_it_runs_says_so() -> None:
     """Its port is not listed by its node."""
     scenario = Scenario("r1: x1=0/8").gang("old", replace(old("old", "x1"), ports=(80,)))
