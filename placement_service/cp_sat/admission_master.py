@@ -131,18 +131,21 @@ class AdmissionMaster:
         classes, gangs = self.counting.classes, self.problem.gangs
         class_of = {g: i for i, c in enumerate(classes) for g in c.gangs}
         for i, mine in enumerate(classes):
-            followers = Counter(gangs[g].base for g in mine.gangs)
-            free = 0
-            most: dict[int, int] = {}
-            for base, count in followers.items():
-                if base < 0 or not gangs[base].pending:
-                    free += count
-                elif base in class_of:
-                    at = class_of[base]
-                    most[at] = max(most.get(at, 0), count)
-            if free < len(mine.gangs):
-                terms = [(self._admitted[at], -count) for at, count in most.items()]
-                self.cp.add(dot([(self._admitted[i], 1), *terms]) <= free)
+            for followers in (
+                Counter(gangs[g].base for g in mine.gangs),
+                Counter(gangs[g].part for g in mine.gangs),
+            ):
+                free = 0
+                most: dict[int, int] = {}
+                for base, count in followers.items():
+                    if base < 0 or not gangs[base].pending:
+                        free += count
+                    elif base in class_of:
+                        at = class_of[base]
+                        most[at] = max(most.get(at, 0), count)
+                if free < len(mine.gangs):
+                    terms = [(self._admitted[at], -count) for at, count in most.items()]
+                    self.cp.add(dot([(self._admitted[i], 1), *terms]) <= free)
 
     # --- goals ----------------------------------------------------------------
 

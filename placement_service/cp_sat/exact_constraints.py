@@ -66,15 +66,13 @@ def _gang_is_all_or_nothing(variables: ExactVariables) -> None:
 
 def _base_comes_first(variables: ExactVariables) -> None:
     for g in variables.gangs:
-        if g.base < 0:
-            continue
-        base = variables.placed(g.base)
-        if g.pending:
-            variables.cp.add(variables.z[g.index] <= base)
-        elif base is not True:
-            for d, demand in enumerate(g.demands):
-                for v in variables.at_class[g.index, d].values():
-                    variables.cp.add(v <= demand.count * base)
+        for base in map(variables.placed, g.rests_on):
+            if g.pending:
+                variables.cp.add(variables.z[g.index] <= base)
+            elif base is not True:
+                for d, demand in enumerate(g.demands):
+                    for v in variables.at_class[g.index, d].values():
+                        variables.cp.add(v <= demand.count * base)
 
 
 def _scope_is_in_one_domain(variables: ExactVariables, g: Gang, i: int, s: Scope) -> None:
@@ -163,9 +161,9 @@ def _counting_rows_hold(variables: ExactVariables) -> None:
 def _equal_gangs_are_ordered(variables: ExactVariables) -> None:
     """Of gangs that differ in name and age alone the oldest are placed first."""
     alike: dict[object, list[GangIdx]] = {}
-    based = {g.base for g in variables.problem.gangs}
+    based = {base for g in variables.problem.gangs for base in g.rests_on}
     for g in sorted(variables.gangs, key=oldest_first):
-        if g.pending and g.base < 0 and g.index not in based and not g.previous:
+        if g.pending and not g.rests_on and g.index not in based and not g.previous:
             key = (
                 g.precedence,
                 g.priority,

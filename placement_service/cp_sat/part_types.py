@@ -179,10 +179,10 @@ class Kinds:
         self.opened: dict[int, Opened] = {}
         self.exact = True
         self._mine = {g.index: g for g in gangs}
-        for g in list(self._mine.values()):
+        for g in sorted(gangs, key=lambda g: g.base >= 0):
             # Gangs that are based on a gang that does not run have to wait.
-            waits = g.base >= 0 and not is_placed(self.problem.gangs[g.base], fixed)
-            if waits and g.base not in self._mine:
+            bases = (b for b in g.rests_on if not is_placed(self.problem.gangs[b], fixed))
+            if not self._mine.keys() >= set(bases):
                 del self._mine[g.index]
         self._form()
 

@@ -307,9 +307,8 @@ class VictimModel(LinearModel):
         loads: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
         for (a, _), v in self.load.items():
             loads[a].append((v, 1.0))
-        for gang in self.waiting:
-            base = self.placed.get(gang.base)
-            if base is not None:
+        for gang in (*self.waiting, *(() if self.moves else self.running)):
+            for base in (self.placed[i] for i in gang.rests_on if i in self.placed):
                 self.row([(self.placed[gang.index], 1), (base, -1)], most=0)
         coming: defaultdict[ClassIdx, LinearTerms] = defaultdict(list)
         for (_, s), come in self.come.items():
@@ -319,9 +318,6 @@ class VictimModel(LinearModel):
                 coming[s] += [(v, -w) for v, w in self._leaving(gang.index, s, self._one)]
         for a, s in enumerate(self.asked):
             self.row([*loads[a], *summed(coming[s])], least=0)
-        for gang in () if self.moves else self.running:
-            if gang.base in self.placed:
-                self.row([(self.placed[gang.index], 1), (self.placed[gang.base], -1)], most=0)
         totals = Totals(self, self.problem, self.running, self.kept, self.come, moves=self.moves)
         totals.limit_queues()
         totals.keep_budgets()

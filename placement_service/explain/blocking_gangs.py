@@ -88,9 +88,9 @@ class Rivals:
         self._plan = plan
         sets: dict[GangIdx, list[GangIdx]] = {i: [i] for i in plan}
         for i in plan:
-            base = problem.gangs[i].base
-            if base in plan:
-                sets[base].append(i)
+            for base in problem.gangs[i].rests_on:
+                if base in plan:
+                    sets[base].append(i)
         self._rivals = tuple(
             sorted(
                 (
@@ -140,7 +140,8 @@ class Rivals:
         `lacks` are all that must come free, as far as counting can say.
         """
         able = np.array(
-            [gang.base not in r.gangs and self._may_go([r]) for r in self._rivals], dtype=bool
+            [set(gang.rests_on).isdisjoint(r.gangs) and self._may_go([r]) for r in self._rivals],
+            dtype=bool,
         )
         enough, helps = able.copy(), np.zeros(len(able), dtype=bool)
         for lack in lacks:

@@ -232,12 +232,13 @@ def _set_bases(
 
     A set of which pods wait counts also where some of it may be evicted, and so is not based on it.
     """
-    bases = [gang.base_gang for gang in snapshot.gangs]
+    # Parts belong to no set: their places count with the rest.
+    bases = [gang.base_gang for gang in snapshot.gangs[: len(request.gangs)]]
     if any(a.base_gang != b.base_gang for a, b in zip(request.gangs, snapshot.gangs, strict=False)):
         grows = growing(request)
         for i, gang in enumerate(request.gangs):
             bases[i] = gang.base_gang if gang.base_gang in grows else ""
-        bases[len(request.gangs) :] = [""] * (len(bases) - len(request.gangs))
+    bases += [""] * (len(snapshot.gangs) - len(bases))
     return [GangIdx(by_name.get(base, -1)) for base in bases]
 
 

@@ -18,6 +18,7 @@ from placement_service.formulation.indices import (
     PodSetIdx,
 )
 from placement_service.formulation.levels import Levels
+from placement_service.formulation.open_gangs import part_name
 from placement_service.formulation.packing_scopes import PackingScopes
 from placement_service.formulation.pod_classes import Bundle, ClassPods, PodClasses
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
@@ -199,6 +200,7 @@ class GangDraft:
             requirements=tuple(self._requirements),
             scopes=tuple(self.packing.over(self._of_group)),
             base=GangIdx(base),
+            part=GangIdx(by_name.get(part_name(self.gang.name), -1)),
             set_base=set_base,
             set_level=set_level,
             set_running=self.packing.running_places(set_level),

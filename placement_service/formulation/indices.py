@@ -11,7 +11,7 @@ from typing import NewType
 NodeIdx = NewType("NodeIdx", int)
 #: A class of pods that no rule can tell apart: a row of `Problem.request`.
 ClassIdx = NewType("ClassIdx", int)
-#: A gang of the problem, in the order of the request.
+#: A gang of the problem, in the order of the request; NO_GANG where there is none.
 GangIdx = NewType("GangIdx", int)
 #: A demand of a gang.
 DemandIdx = NewType("DemandIdx", int)
@@ -24,6 +24,7 @@ LevelIdx = NewType("LevelIdx", int)
 DomainIdx = NewType("DomainIdx", int)
 
 ANY_NODE = NodeIdx(-1)
+NO_GANG = GangIdx(-1)
 NO_LEVEL = LevelIdx(-1)
 NO_DOMAIN = DomainIdx(-1)
 NO_CLASS = ClassIdx(-1)

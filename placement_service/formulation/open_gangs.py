@@ -31,6 +31,11 @@ WAITING = " (waiting)"
 RUNNING = " (running)"
 
 
+def part_name(name: str) -> str:
+    """The name of the gang that holds the running pods of another."""
+    return name + RUNNING
+
+
 def is_part(name: str) -> bool:
     """Whether a gang of that name holds the running pods of another."""
     return name.endswith(RUNNING)

@@ -32,6 +32,18 @@ def is_placed(gang: Gang, plan: Plan) -> bool:
     return not gang.pending or bool(plan.get(gang.index))
 
 
+def has_minimum(gang: Gang, units: Units) -> bool:
+    """Whether these units are enough of every requirement."""
+    return all(
+        sum(c for d, _, c in units if d in q.demands) >= q.missing for q in gang.requirements
+    )
+
+
+def may_be_placed(problem: Problem, gang: Gang, plan: Plan) -> bool:
+    """Whether all gangs are placed without which it gets no pods."""
+    return all(is_placed(problem.gangs[i], plan) for i in gang.rests_on)
+
+
 def oldest_first(gang: Gang) -> tuple[int, int]:
     """Sorts gangs that nothing else tells apart: the same in every stage."""
     return -gang.waited, gang.index

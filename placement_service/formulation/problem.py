@@ -18,6 +18,7 @@ from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.guarantees import Guarantee
 from placement_service.formulation.indices import (
     NO_DOMAIN,
+    NO_GANG,
     NO_LEVEL,
     ClassIdx,
     DemandIdx,
@@ -112,11 +113,12 @@ class Gang:
 
     `placeable` is false for a gang that gets no new pods whatever room there
     is. `pending` is true while its minimum is not met. `base` is a gang index
-    or -1. `set_base` is the base of its set, mostly the same. `set_level` is the level at which a
-    base and the gangs based on it should be near, -1 for none, and `set_running` the places there
-    that the gang's running pods use. `previous` are the nodes (indices) that it prefers because it
-    used them before. `queue_rows` are indices of the rows of queues that count its pods, and
-    `guarantee` of the queue's guaranteed GPUs, -1 for none.
+    or -1, and so is `part`, the gang that its running pods are where they may be evicted (see
+    `running_parts`). `set_base` is the base of its set, mostly its base. `set_level` is the level
+    at which a base and the gangs based on it should be near, -1 for none, and `set_running` the
+    places there that the gang's running pods use. `previous` are the nodes (indices) that it
+    prefers because it used them before. `queue_rows` are indices of the rows of queues that count
+    its pods, and `guarantee` of the queue's guaranteed GPUs, -1 for none.
 
     A running gang that may give way (see `running_gangs`) is pending, and `home` are its
     units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
@@ -144,6 +146,7 @@ class Gang:
     waited: int
     runs_in_part: bool
     home: tuple[UnitsOnNode, ...] = ()
+    part: GangIdx = NO_GANG
     keeps: tuple[int, ...] = ()
     only_extras: bool = False
     only_stays: frozenset[DemandIdx] = frozenset()
@@ -158,6 +161,11 @@ class Gang:
     def runs(self) -> bool:
         """Whether some of its pods run."""
         return self.runs_in_part or bool(self.home)
+
+    @property
+    def rests_on(self) -> tuple[GangIdx, ...]:
+        """The gangs without which it gets no pods, and does not stay."""
+        return tuple(g for g in (self.base, self.part) if g >= 0)
 
     @property
     def precedence(self) -> Precedence:

@@ -57,7 +57,7 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights, has_extras
-from placement_service.formulation.open_gangs import is_part, stays_in_place, whole_name
+from placement_service.formulation.open_gangs import part_name, stays_in_place, whole_name
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
@@ -113,12 +113,13 @@ def open_running_gangs(
         for i, gang in enumerate(snapshot.gangs)
         if (i not in able or i in kept - chosen) and _could_give_way(gang, snapshot, rights)
     ]
+    names = {gang.name for gang in snapshot.gangs}
+    missed += [g for g in snapshot.gangs if part_name(g.name) in names and _may_begin_anew(g)]
     nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
     return replace(
         opened,
         exact=opened.exact
         and not missed
-        and (moves or not _keeps_bases(snapshot, able))
         and (moves or all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)),
         mends=any(
             (g.base_gang or g.name) in grows and not keeps_its_levels(g, nodes) for g in missed
@@ -132,12 +133,6 @@ def _may_begin_anew(gang: PodGang) -> bool:
     """
     waits = any(pending(gang))
     return waits and all(g.pending_count >= g.min_replicas for g in gang.groups)
-
-
-def _keeps_bases(snapshot: Snapshot, able: Collection[int]) -> bool:
-    """Whether the base of a gang that is divided stays though it might go with it."""
-    names = {snapshot.gangs[i].name for i in able}
-    return any(is_part(gang.name) and gang.base_gang in names for gang in snapshot.gangs)
 
 
 def gangs_that_may_go(snapshot: Snapshot, policy: Policy) -> frozenset[int]:
@@ -210,14 +205,14 @@ def _places_extras_first(gang: PodGang, rights: EvictionRights, *, moves: bool) 
 
 def _bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozenset[int]:
     """Those that stay: a base goes only with all that is based on it."""
+    names = {gang.name for gang in snapshot.gangs}
     staying = {
-        gang.base_gang
+        whole_name(gang.base_gang)
         for i, gang in enumerate(snapshot.gangs)
-        if (i not in able or is_part(gang.name))
-        and any(running(gang))
-        and whole_name(gang.base_gang) != gang.name
+        # What runs of a gang that is divided is in another one.
+        if i not in able and any(running(gang)) and part_name(gang.name) not in names
     }
-    return frozenset(i for i in able if snapshot.gangs[i].name in staying)
+    return frozenset(i for i in able if whole_name(snapshot.gangs[i].name) in staying)
 
 
 def _overbooked(snapshot: Snapshot) -> frozenset[str]:

@@ -1,15 +1,14 @@
 """Running gangs that lack pods of their minimum, as two gangs each where they may be evicted.
 
 What runs of such a gang may have to go, may stay while the rest waits, or may be made whole. So it
-becomes a gang of its own behind those of the request, and the rest is based on it:
+becomes a gang of its own behind those of the request, its part, without which the rest gets no pod:
 
     its running pods    all stay, or all go; worth nothing, because no minimum is met
     the gang itself     waits as before; its running pods are places that cannot change
 
-What runs of other gangs that are based on it is based on its running pods. Its own base stays where
-it is, because the rest would be based on two gangs that may go. A gang is not divided where even
-more depends on it: with extras, which go alone; with a base that waits itself; or with gangs based
-on it of which pods wait.
+What runs of other gangs that are based on it is based on its running pods, and what waits of them
+on the gang itself. A gang is not divided where even more depends on it: with extras, which nothing
+would count, or with a whole gang based on it whose extras wait.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PodGang, PodGroup, Policy, Snapshot
-from placement_service.formulation.open_gangs import RUNNING
+from placement_service.formulation.open_gangs import part_name
 from placement_service.formulation.running_gangs import gangs_that_may_go
 from placement_service.formulation.running_topology import pending, running
 
@@ -40,32 +39,36 @@ def with_running_parts(snapshot: Snapshot, policy: Policy) -> Snapshot:
 
 
 def _divisible(snapshot: Snapshot) -> Iterator[int]:
-    by_name = {gang.name: gang for gang in snapshot.gangs}
-    awaited = {gang.base_gang for gang in snapshot.gangs if any(pending(gang))}
+    # Extras that wait could not be told from the whole gang that they belong to.
+    grown = {
+        gang.base_gang
+        for gang in snapshot.gangs
+        if any(pending(gang)) and any(running(gang)) and not gang.is_pending
+    }
     for i, gang in enumerate(snapshot.gangs):
-        base = by_name.get(gang.base_gang)
         if (
             gang.is_pending
             and any(running(gang))
             and not any(g.fixed_pods or g.running_count > g.min_replicas for g in gang.groups)
-            and gang.name not in awaited
-            and (base is None or not base.is_pending)
+            and gang.name not in grown
         ):
             yield i
 
 
 def _divided(snapshot: Snapshot, which: Collection[int]) -> Snapshot:
-    part_of = {snapshot.gangs[i].name: snapshot.gangs[i].name + RUNNING for i in which}
+    part_of = {snapshot.gangs[i].name: part_name(snapshot.gangs[i].name) for i in which}
     gangs = []
     for i, gang in enumerate(snapshot.gangs):
         if i in which:
             gangs.append(_rest(gang))
-        elif gang.base_gang in part_of and any(running(gang)):
+        elif gang.base_gang in part_of and not gang.is_pending:
             gangs.append(replace(gang, base_gang=part_of[gang.base_gang]))
         else:
             gangs.append(gang)
-    parts = (_part(snapshot.gangs[i]) for i in sorted(which))
-    return replace(snapshot, gangs=(*gangs, *parts))
+    for i in sorted(which):
+        part = _part(snapshot.gangs[i])
+        gangs.append(replace(part, base_gang=part_of.get(part.base_gang, part.base_gang)))
+    return replace(snapshot, gangs=tuple(gangs))
 
 
 def _rest(gang: PodGang) -> PodGang:
@@ -78,7 +81,7 @@ def _rest(gang: PodGang) -> PodGang:
         )
         for group in gang.groups
     )
-    return replace(gang, groups=tuple(groups), base_gang=gang.name + RUNNING)
+    return replace(gang, groups=tuple(groups))
 
 
 def _part(gang: PodGang) -> PodGang:
@@ -94,7 +97,7 @@ def _part(gang: PodGang) -> PodGang:
     )
     return replace(
         gang,
-        name=gang.name + RUNNING,
+        name=part_name(gang.name),
         groups=groups,
         packing_scopes=(),
         previous_nodes=(),

@@ -68,10 +68,8 @@ def pending(gang: PodGang) -> Iterator[int]:
 
 
 def growing(snapshot: Snapshot) -> frozenset[str]:
-    """The gangs whose pods wait; for a scaled gang also its base, and for one that is divided (see
-    `running_parts`)."""
-    waiting = {g.base_gang or g.name for g in snapshot.gangs if any(pending(g))}
-    return frozenset(waiting | {g.base_gang for g in snapshot.gangs if is_part(g.name)} - {""})
+    """The gangs whose pods wait; for a scaled gang also its base."""
+    return frozenset(g.base_gang or g.name for g in snapshot.gangs if any(pending(g)))
 
 
 def adds_topology(gang: PodGang, grows: Collection[str]) -> bool:
@@ -81,7 +79,7 @@ def adds_topology(gang: PodGang, grows: Collection[str]) -> bool:
     """
     wishes = gang.previous_nodes or any(s.preferred_level for s in gang.packing_scopes)
     return bool(wishes and any(pending(gang))) or bool(
-        (gang.base_gang and gang.base_gang in grows)
+        (gang.base_gang and whole_name(gang.base_gang) in grows)
         or (gang.name in grows and not any(pending(gang)))
     )
 
@@ -119,7 +117,7 @@ class KeptWishes:
     def base(self, gang: PodGang) -> str:
         """The gang that an open one is based on in the problem, "" where that says nothing."""
         base = self._by_name.get(gang.base_gang)
-        if base is None or is_part(gang.name):
+        if base is None:
             return ""
         if base.name in self._open:
             return base.name
@@ -139,7 +137,8 @@ class KeptWishes:
 
     def _is_exact(self, gang: PodGang, nodes: RunningOn) -> bool:
         if is_part(gang.name):
-            return not self._gathers(gang)
+            # Its places count with the rest of its gang.
+            return True
         if any(pending(gang)) and (
             gang.previous_nodes
             or not all(
@@ -149,17 +148,13 @@ class KeptWishes:
             )
         ):
             return False
-        base = self._by_name.get(gang.base_gang or gang.name)
+        base = self._by_name.get(whole_name(gang.base_gang) or gang.name)
         level = "" if base is None or base.name not in self._grows else set_level(base)
         if base is None or not level:
             return True
-        members = (g for g in self._snapshot.gangs if base.name in (g.name, g.base_gang))
+        members = (
+            g for g in self._snapshot.gangs if base.name in (g.name, whole_name(g.base_gang))
+        )
         return not (base.is_pending and gang is not base) and nodes.are_together(
             (pod for member in members for pod in running(member)), level
         )
-
-    def _gathers(self, part: PodGang) -> bool:
-        """Whether a set counts that the gang of a running part is in: models know another one."""
-        base, rest = self._by_name.get(part.base_gang), self._by_name[whole_name(part.name)]
-        others = any(g.base_gang == part.name and g is not rest for g in self._snapshot.gangs)
-        return bool((base and set_level(base)) or (others and set_level(rest)))

@@ -10,7 +10,15 @@ import numpy as np
 from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.plan import Plan, Units, is_placed, may_lie_so, oldest_first
+from placement_service.formulation.plan import (
+    Plan,
+    Units,
+    has_minimum,
+    is_placed,
+    may_be_placed,
+    may_lie_so,
+    oldest_first,
+)
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.formulation.tiers import admitted
 from placement_service.heuristic.domain_choice import minimum_units
@@ -109,10 +117,11 @@ class Builder:
         """The whole gangs of an earlier plan that still fit as they are."""
         residual = ResidualCapacity(self.problem)
         plan: dict[GangIdx, Units] = {}
-        for index in sorted(start, key=lambda i: (self.problem.gangs[i].base >= 0, i)):
-            gang = self.problem.gangs[index]
+        mine = (self.problem.gangs[i] for i in sorted(start))
+        for gang in bases_first(sorted(mine, key=lambda g: g.base >= 0)):
+            index = gang.index
             units = start[index]
-            if gang.placeable and _has_all(gang, units) and self.base_is_placed(gang, plan):
+            if gang.placeable and has_minimum(gang, units) and self.base_is_placed(gang, plan):
                 mark = residual.mark()
                 if residual.queues.allows(gang, units) and self._retake(residual, gang, units):
                     plan[index] = units
@@ -145,7 +154,7 @@ class Builder:
 
     def base_is_placed(self, gang: Gang, plan: Plan) -> bool:
         """Whether its base allows the gang to be placed."""
-        return gang.base < 0 or is_placed(self.problem.gangs[gang.base], plan)
+        return may_be_placed(self.problem, gang, plan)
 
     def add(
         self,
@@ -221,7 +230,7 @@ class Builder:
         work.run()
         units = work.units()
         # Pods that wait besides do not stand in for those that ran.
-        if _has_all(gang, units) and may_lie_so(gang, units):
+        if has_minimum(gang, units) and may_lie_so(gang, units):
             plan[gang.index] = units
             return True
         residual.undo(mark)
@@ -295,13 +304,6 @@ class Builder:
                     plan[gang.index] = work.units()
 
 
-def _has_all(gang: Gang, units: Units) -> bool:
-    """Whether these units are enough of every requirement."""
-    return all(
-        sum(c for d, _, c in units if d in q.demands) >= q.missing for q in gang.requirements
-    )
-
-
 def _beyond(home: Units, held: Units) -> Units:
     """The units at home that a gang does not have."""
     there = {(d, n): count for d, n, count in held}
@@ -311,16 +313,21 @@ def _beyond(home: Units, held: Units) -> Units:
 
 def bases_first(gangs: Iterable[Gang]) -> list[Gang]:
     """The same order, but each base before the gangs based on it."""
-    waiting: dict[int, list[Gang]] = {}
     gangs = list(gangs)
-    here = {g.index for g in gangs}
-    done: set[int] = set()
+    later = {g.index for g in gangs}
+    waiting: dict[int, list[Gang]] = {}
     result: list[Gang] = []
+
+    def take(gang: Gang) -> None:
+        base = next((b for b in gang.rests_on if b in later), None)
+        if base is not None:
+            waiting.setdefault(base, []).append(gang)
+            return
+        result.append(gang)
+        later.discard(gang.index)
+        for follower in waiting.pop(gang.index, ()):
+            take(follower)
+
     for gang in gangs:
-        if gang.base >= 0 and gang.base in here and gang.base not in done:
-            waiting.setdefault(gang.base, []).append(gang)
-            continue
-        for g in (gang, *waiting.pop(gang.index, ())):
-            result.append(g)
-            done.add(g.index)
+        take(gang)
     return result

@@ -55,8 +55,8 @@ class VictimPlan:
         #: Gangs that wait, by their base.
         self.based: defaultdict[GangIdx, list[GangIdx]] = defaultdict(list)
         for gang in self.problem.gangs:
-            if gang.base >= 0 and not gang.home:
-                self.based[gang.base].append(gang.index)
+            for base in () if gang.home else gang.rests_on:
+                self.based[base].append(gang.index)
         self.prices = Prices(self.problem, plan)
         #: `Problem.request`, to be read one by one.
         self.requests: list[list[int]] = self.problem.request.tolist()

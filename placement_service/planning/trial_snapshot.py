@@ -91,9 +91,8 @@ class Trial:
         mark = self.residual.mark()
         plan = dict(self.plan)
         try:
-            base = self.problem.gangs[wanted.base] if wanted.base >= 0 else None
-            for one in (base, wanted):
-                if one is None or is_placed(one, plan):
+            for one in (*(self.problem.gangs[i] for i in wanted.rests_on), wanted):
+                if is_placed(one, plan):
                     continue
                 units = None
                 if one.placeable:
@@ -122,8 +121,8 @@ class Trial:
         gang = self.gang if gang is None else gang
         if not gang.placeable:
             return True
-        base = [self.problem.gangs[gang.base]] if gang.base >= 0 else []
-        if not all(self.counting.fits_alone(one) for one in (gang, *base) if one.pending):
+        bases = [self.problem.gangs[i] for i in gang.rests_on]
+        if not all(self.counting.fits_alone(one) for one in (gang, *bases) if one.pending):
             return True
         everyone = [g for g in self.problem.pending if g.index != gang.index] + [gang]
         return not queues_allow(self.counting, everyone) or any(

@@ -17,7 +17,7 @@ from placement_service.bounds.configurations import Configurations
 from placement_service.cp_sat.configuration_master import Filling
 from placement_service.cp_sat.part_assignment import Place, Wish, assign
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
-from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first, units_of
+from placement_service.formulation.plan import Plan, Units, may_be_placed, oldest_first, units_of
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.begun_gang import BegunGang
 from placement_service.heuristic.domain_choice import minimum_units
@@ -271,7 +271,7 @@ class Realisation:
         mine = [g for g in gangs if g.index in works]
         mine.sort(key=lambda g: (-g.priority, -g.value, oldest_first(g)))
         for g in bases_first(mine):
-            may = g.base < 0 or is_placed(self.problem.gangs[g.base], plan)
+            may = may_be_placed(self.problem, g, plan)
             may = may and residual.queues.allows(g, minimum_units(g))
             if may and works[g.index].finish():
                 plan[g.index] = works[g.index].units()

@@ -138,7 +138,7 @@ def _measure_alone(state: State, gang: Gang, units: Units) -> None:
     if size_of(problem, [gang], everywhere) > p.exact_polish_variables or state.left <= 0:
         return
     alone = Goals(
-        ExactModel(state.counting, [gang], everywhere, problem.free, {}, {gang.base}, p.model)
+        ExactModel(state.counting, [gang], everywhere, problem.free, {}, gang.rests_on, p.model)
     )
     alone.hold([(a.placed, 1) for a in alone.admissions()], at_least=1)
     alone.hold(alone.extra_units(None), at_most=0)

@@ -318,7 +318,7 @@ class Improver:
         inside = np.zeros(self.problem.node_count, dtype=bool)
         inside[nodes] = True
         plan = self.state.plan
-        based = {g.base for g in self.problem.gangs if g.index in plan}
+        based = {base for g in self.problem.gangs if g.index in plan for base in g.rests_on}
         able = [
             self.problem.gangs[i]
             for i, units in plan.items()

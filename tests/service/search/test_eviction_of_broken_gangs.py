@@ -130,11 +130,9 @@ def test_what_must_not_be_disturbed_stays(protected: PodGang) -> None:
     assert optimum(question, PREEMPT).value(TierName.ADMITTED) == 0
 
 
-def test_gangs_of_sets_and_those_that_move_are_not_divided() -> None:
+def test_gangs_that_move_are_not_divided() -> None:
     old = broken("old", "n0", "n1")
-    based = replace(gang("scaled", pods=1, gpus=8), base_gang=old.name)
     assert prepare(nodes(old, urgent()), PREEMPT).request is not None
-    assert prepare(nodes(old, based, urgent()), PREEMPT).request is None
     assert prepare(nodes(old, urgent()), REPACK).request is None
 
 
@@ -197,13 +195,12 @@ def test_what_it_has_of_a_guarantee_is_no_reason_to_disturb_more_pods() -> None:
     assert (result.evicted(), result.solution.proven) == (["one"], True)
 
 
-def test_nothing_is_claimed_where_a_base_would_have_to_go_with_a_gang_that_lacks_pods() -> None:
+def test_a_base_goes_with_a_scaled_gang_that_lacks_pods() -> None:
     scaled = replace(broken("scaled", "n1"), base_gang=BASE.name)
     large = replace(gang("large", pods=2, gpus=8), priority=100)
     question = nodes(BASE, scaled, large)
-    best = optimum(question, PREEMPT)
-    assert best.value(TierName.ADMITTED) == 8
-    assert not no_answer_is_false(best, question, PREEMPT)
+    assert answer(question, PREEMPT).evicted() == ["base", "scaled"]
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
 
 
 def test_no_bound_counts_the_domains_of_a_set_that_gets_no_pod() -> None:
@@ -221,9 +218,78 @@ def test_no_bound_counts_the_domains_of_a_set_that_gets_no_pod() -> None:
 
 def test_a_base_does_not_go_alone_where_a_gang_based_on_it_is_divided() -> None:
     scaled = replace(broken("scaled", "n1"), base_gang=BASE.name)
+    result = answer(nodes(BASE, scaled, in_rack("a")), PREEMPT)
+    assert (result.evicted(), result.solution.proven) == (["base", "scaled"], True)
+
+
+def in_rack(rack: str) -> PodGang:
+    """An urgent gang that needs a node of a rack."""
     one = urgent()
     [pod_set] = one.groups[0].pod_sets
-    there = replace(pod_set.template, node_selector=(("rack", "a"),))
+    there = replace(pod_set.template, node_selector=(("rack", rack),))
     group = replace(one.groups[0], pod_sets=(replace(pod_set, template=there),))
-    result = answer(nodes(BASE, scaled, replace(one, groups=(group,))), PREEMPT)
-    assert (result.evictions, result.bindings, result.solution.proven) == ((), (), False)
+    return replace(one, groups=(group,))
+
+
+def test_a_base_that_lacks_pods_goes_though_gangs_based_on_it_wait() -> None:
+    base = replace(BASE, groups=broken("base", "n0").groups)
+    waits = replace(gang("waits", pods=1, gpus=8), base_gang=base.name)
+    question = nodes(base, waits, running("other", "n1", gpus=8, priority=200), urgent())
+    assert answer(question, PREEMPT).evicted() == ["base"]
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+@pytest.mark.parametrize(
+    ("free", "placed"),
+    [(1, ["urgent"]), (2, ["base", "urgent"]), (3, ["base", "urgent", "waits"])],
+)
+def test_gangs_based_on_it_come_after_it_is_made_whole(free: int, placed: list[str]) -> None:
+    base = replace(BASE, groups=broken("base", "n0").groups)
+    waits = replace(gang("waits", pods=1, gpus=8), base_gang=base.name)
+    other = running("other", "n1", gpus=8, priority=200)
+    question = nodes(waits, base, other, urgent(), free=free)
+    result = answer(question, PREEMPT)
+    assert ([name for name, _ in bound(result)], result.evictions) == (placed, ())
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+@pytest.mark.parametrize("rack", ["a", "b"])
+def test_a_base_and_a_scaled_gang_may_both_lack_pods(rack: str) -> None:
+    """What runs of the base goes only with what runs of the other one."""
+    base = replace(BASE, groups=broken("base", "n0").groups)
+    scaled = replace(broken("scaled", "n1"), base_gang=base.name)
+    question = nodes(scaled, base, in_rack(rack))
+    gone = ["base", "scaled"] if rack == "a" else ["scaled"]
+    assert answer(question, PREEMPT).evicted() == gone
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+@pytest.mark.parametrize(
+    ("free", "placed"), [(1, ["base"]), (2, ["base", "scaled"]), (3, ["base", "scaled", "urgent"])]
+)
+def test_both_are_made_whole_the_base_first(free: int, placed: list[str]) -> None:
+    base = replace(BASE, groups=broken("base", "n0").groups)
+    scaled = replace(broken("scaled", "n1"), base_gang=base.name)
+    question = nodes(scaled, base, replace(urgent(), priority=-1), free=free)
+    result = answer(question, PREEMPT)
+    assert [name for name, _ in bound(result)] == placed
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+def test_a_base_stays_where_a_scaled_gang_that_lacks_pods_must_not_be_disturbed() -> None:
+    base = replace(BASE, groups=broken("base", "n0").groups)
+    scaled = replace(broken("scaled", "n1"), base_gang=base.name, not_preemptible=True)
+    question = nodes(base, scaled, urgent())
+    result = answer(question, PREEMPT)
+    assert (result.evictions, result.bindings) == ((), ())
+    no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+def test_no_bound_forgets_that_it_may_go_and_begin_anew() -> None:
+    one = broken("old", "n0", waits=2)
+    question = nodes(one, in_rack("a"))
+    apart = (node("f0", rack="c"), node("f1", rack="c"))
+    question = replace(question, nodes=(question.nodes[0], *apart))
+    best = optimum(question, PREEMPT)
+    assert best.value(TierName.ADMITTED) == 24
+    assert not no_answer_is_false(best, question, PREEMPT)
