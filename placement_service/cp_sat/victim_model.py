@@ -194,16 +194,15 @@ class VictimModel(LinearModel):
         placed = self.placed[gang.index]
         stays = self._stays[gang.index]
         come = gang.requirements if new_demands(gang) else ()
-        coming = [term for q in come for term in self._coming(gang, q)]
+        coming = [(q, term) for q in come for term in self._coming(gang, q)]
         # It is not known which of its alike pods belong to which requirement, so all count
         # together.
         least: LinearTerms = [*stays, (placed, -float(self._least(gang)))]
-        if self.moves:
-            self._at_least_nothing(least)
-            self._beyond(gang, coming)
-        else:
-            self._at_least_nothing([*least, *coming])
-            self._beyond(gang, [*least, *coming])
+        extras: LinearTerms = [] if self.moves else least
+        # Only in looser questions what comes counts for a minimum.
+        stands_in = [term for q, term in coming if q.missing and not self.moves]
+        self._at_least_nothing([*least, *stands_in])
+        self._beyond(gang, [*extras, *(term for _, term in coming)])
 
     def _at_least_nothing(self, terms: LinearTerms) -> None:
         sums = summed(terms)

@@ -8,9 +8,10 @@ from placement_service.cp_sat.linear_model import Floats
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_target import target_of
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.plan import Plan, Units, has_minimum
 from placement_service.formulation.tiers.admitted import Admitted
 from placement_service.heuristic.orders import narrowest_first, orders
+from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.incumbent import State
 
@@ -19,21 +20,29 @@ def aim(state: State, model: VictimModel, values: Floats) -> None:
     """Makes the plan that a solution describes, and takes it if it is better."""
     target = target_of(model, values)
     problem, builder, hardest = state.problem, state.builder, narrowest_first(state.problem)
-    plan: dict[GangIdx, Units] = {g: units for g, units in target.staying.items() if units}
+    gangs = problem.gangs
+    plan: dict[GangIdx, Units] = {}
+    for gang in bases_first(gangs[g] for g, units in target.staying.items() if units):
+        units = target.staying[gang.index]
+        # The model does not know of which requirement the pods are that stay.
+        if (model.moves or has_minimum(gang, units)) and builder.base_is_placed(gang, plan):
+            plan[gang.index] = units
     residual = ResidualCapacity(problem)
     residual.take_plan(plan)
-    for gang in sorted((problem.gangs[g] for g in target.places), key=hardest):
+    for gang in bases_first(sorted((gangs[g] for g in target.places), key=hardest)):
+        if not builder.base_is_placed(gang, plan):
+            continue
         if gang.index in plan:
             # Only extras of it move.
             builder.move(residual, plan, gang)
             continue
         nodes = target.places[gang.index]
-        units = builder.place(residual, gang, within=nodes)
-        if units is None:
-            units = builder.place(residual, gang)
-        if units is not None:
-            plan[gang.index] = units
-            residual.queues.charge(gang, units)
+        found = builder.place(residual, gang, within=nodes)
+        if found is None:
+            found = builder.place(residual, gang)
+        if found is not None:
+            plan[gang.index] = found
+            residual.queues.charge(gang, found)
     left = [g for g in problem.gangs if g.home and plan.get(g.index, ()) != g.home]
     left.sort(key=lambda g: (-g.priority, -g.value, g.index))
     builder.put_back_home(residual, plan, [g.index for g in left])

@@ -8,6 +8,7 @@ import pytest
 
 from placement_service.entities.request import PackingScope, PodGang, Snapshot
 from placement_service.entities.solution import TierName
+from placement_service.search.parameters import SearchParameters
 from tests.brute import optimum
 from tests.judged import no_answer_is_false
 from tests.service.evictions import PREEMPT, running, urgent
@@ -142,3 +143,15 @@ def test_no_bound_forgets_that_a_gang_may_go_and_begin_anew() -> None:
     best = optimum(question, PREEMPT)
     assert best.value(TierName.ADMITTED) == 8
     assert not no_answer_is_false(best, question, PREEMPT)
+
+
+def test_the_model_of_victims_lets_no_pod_that_waits_stand_in_for_a_minimum() -> None:
+    """One of its two pods would be enough room, and the small one that waits finds some."""
+    old = running("old", "n0", "n0")
+    [group] = old.groups
+    [waiting] = gang("more", pods=1, gpus=1).groups[0].pod_sets
+    old = replace(old, groups=(replace(group, pod_sets=(*group.pod_sets, waiting)),))
+    two = replace(gang("two", pods=2, gpus=4), priority=100)
+    question = Snapshot((node("n0", used=8), node("n1", gpus=5)), (old, two))
+    result = answer(question, PREEMPT, SearchParameters(victim_gangs=1))
+    assert (result.evicted(), result.solution.proven) == (["old", "old"], True)
