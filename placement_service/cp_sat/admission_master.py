@@ -159,6 +159,10 @@ class AdmissionMaster:
     def extra_units(self, priority: int | None) -> Terms[Var]:
         both = zip(self.counting.classes, self._extras, strict=True)
         terms = [(e, 1) for c, e in both if priority in (None, c.priority)]
+        for z, c in zip(self._admitted, self.counting.classes, strict=True):
+            surplus = max(self.problem.gangs[g].surplus for g in c.gangs)
+            if surplus and priority in (None, c.priority):
+                terms.append((z, surplus))
         running = self._extras_of_running.items()
         return terms + [(e, 1) for p, e in running if priority in (None, p)]
 

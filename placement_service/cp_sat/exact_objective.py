@@ -54,6 +54,8 @@ class Goals:
                     terms += [(v, 1) for d in q.demands for v in self.at_class[g.index, d].values()]
                     if g.pending and q.missing:
                         terms.append((self.z[g.index], -q.missing))
+            if g.surplus:
+                terms.append((self.z[g.index], g.surplus))
         return terms
 
     def kept_pods(self) -> Terms[Var]:

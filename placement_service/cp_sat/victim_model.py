@@ -347,7 +347,12 @@ class VictimModel(LinearModel):
 
     def extra_units(self, priority: int | None) -> Terms[int]:
         gangs = self.problem.gangs
-        return [(v, 1) for g, v in self.extras.items() if priority in (None, gangs[g].priority)]
+        terms = [(v, 1) for g, v in self.extras.items() if priority in (None, gangs[g].priority)]
+        return terms + [
+            (self.placed[g.index], g.surplus)
+            for g in self.running
+            if g.surplus and priority in (None, g.priority)
+        ]
 
     def kept_pods(self) -> Terms[int]:
         each: dict[tuple[int, int], int] = {

@@ -18,7 +18,7 @@ from placement_service.formulation.indices import (
     PodSetIdx,
 )
 from placement_service.formulation.levels import Levels
-from placement_service.formulation.open_gangs import part_name
+from placement_service.formulation.open_gangs import is_part, part_name, whole_name
 from placement_service.formulation.packing_scopes import PackingScopes
 from placement_service.formulation.pod_classes import Bundle, ClassPods, PodClasses
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
@@ -210,6 +210,7 @@ class GangDraft:
             home=tuple(sorted(self._home(demands))),
             keeps=tuple(self._keeps(demands)),
             only_extras=self._only_extras,
+            surplus=self._surplus(drafts, by_name),
             only_stays=frozenset(
                 DemandIdx(i)
                 for i, d in enumerate(demands)
@@ -218,6 +219,13 @@ class GangDraft:
             waited=self._waited,
             runs_in_part=self.gang.is_pending and any(g.running_count for g in self.gang.groups),
         )
+
+    def _surplus(self, drafts: Sequence[GangDraft], by_name: Mapping[str, int]) -> int:
+        """The extras in a part: what runs beyond the minimums of the gang that it is part of."""
+        if not is_part(self.gang.name):
+            return 0
+        whole = drafts[by_name[whole_name(self.gang.name)]].gang
+        return sum(max(0, g.running_count - g.min_replicas) for g in whole.groups)
 
     def _home(self, demands: Sequence[Demand]) -> Iterator[UnitsOnNode]:
         first = {(d.members[0].group, d.members[0].pod_set): i for i, d in enumerate(demands)}

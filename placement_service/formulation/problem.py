@@ -124,7 +124,8 @@ class Gang:
     units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
     home of each requirement for the rest to stay; with `only_extras` it stays in any case, and only
     the rest may move. Units of `only_stays` are at home where they stay, and never where the gang
-    moves.
+    moves. `surplus` are its extras that go only with all the rest of it, because it lacks pods of
+    its minimum.
 
     `waited` is in seconds, 0 for a gang that has just arrived. `runs_in_part` is true
     while its minimum is not met though some of its pods run.
@@ -149,6 +150,7 @@ class Gang:
     part: GangIdx = NO_GANG
     keeps: tuple[int, ...] = ()
     only_extras: bool = False
+    surplus: int = 0
     only_stays: frozenset[DemandIdx] = frozenset()
     queue_rows: tuple[int, ...] = ()
     guarantee: int = -1

@@ -7,8 +7,8 @@ becomes a gang of its own behind those of the request, its part, without which t
     the gang itself     waits as before; its running pods are places that cannot change
 
 What runs of other gangs that are based on it is based on its running pods, and what waits of them
-on the gang itself. A gang is not divided where even more depends on it: with extras, which nothing
-would count, or with a whole gang based on it whose extras wait.
+on the gang itself. Extras go with the rest, because a gang that goes in part has to keep its
+minimum. A gang is not divided where a whole gang is based on it whose extras wait.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _divisible(snapshot: Snapshot) -> Iterator[int]:
         if (
             gang.is_pending
             and any(running(gang))
-            and not any(g.fixed_pods or g.running_count > g.min_replicas for g in gang.groups)
+            and not any(g.fixed_pods for g in gang.groups)
             and gang.name not in grown
         ):
             yield i

@@ -32,10 +32,14 @@ class Extra:
 
     def value(self, plan: Plan) -> int:
         placed = ((self.problem.gangs[i], units) for i, units in plan.items())
-        return sum(extras_in(g, units) for g, units in placed if g.extras and self._has(g))
+        return sum(
+            extras_in(g, units) + g.surplus
+            for g, units in placed
+            if (g.extras or g.surplus) and self._has(g)
+        )
 
     def trivial_bound(self) -> int:
-        return sum(g.extras for g in self.problem.gangs if g.placeable and self._has(g))
+        return sum(g.extras + g.surplus for g in self.problem.gangs if g.placeable and self._has(g))
 
     def terms(self, model: GoalModel[V]) -> Terms[V]:
         return model.extra_units(self.priority)
@@ -50,6 +54,6 @@ class Extra:
 
 def goals(problem: Problem) -> tuple[Extra, ...]:
     if problem.policy.extras is ExtrasPolicy.WITH_PRIORITY:
-        able = {g.priority for g in problem.gangs if g.placeable and g.extras}
+        able = {g.priority for g in problem.gangs if g.placeable and (g.extras or g.surplus)}
         return tuple(Extra(problem, priority) for priority in sorted(able, reverse=True))
     return (Extra(problem, None),)

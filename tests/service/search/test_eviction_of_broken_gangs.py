@@ -176,13 +176,28 @@ def test_a_scaled_gang_is_not_made_whole_without_its_base() -> None:
     assert [name for name, _ in bound(result)] == ["urgent"]
 
 
-def test_a_gang_that_has_extras_and_lacks_pods_is_not_divided() -> None:
-    """Judged by its groups it loses an extra when it goes, which nothing counts."""
+def with_extras() -> PodGang:
+    """Two pods run, one more than the minimum of their group, and another group has none."""
     one = running("old", "n0", "n1", gpus=8, minimum=1)
-    lacking = PodGroup("leader", 1)
-    old = replace(one, groups=(*one.groups, lacking))
-    assert prepare(nodes(old, urgent()), PREEMPT).request is None
-    assert not answer(nodes(old, urgent()), PREEMPT).solution.proven
+    return replace(one, groups=(*one.groups, PodGroup("leader", 1)))
+
+
+@pytest.mark.parametrize("pods", [1, 2])
+def test_its_extras_go_with_the_rest(pods: int) -> None:
+    """Extras alone may not go, because what is left would be below its minimum."""
+    large = replace(gang("large", pods=pods, gpus=8), priority=100)
+    question = nodes(with_extras(), large)
+    result = answer(question, PREEMPT)
+    assert (result.evicted(), result.tier(TierName.EXTRA)) == (["old", "old"], -1)
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+def test_a_gang_without_extras_goes_before_it() -> None:
+    question = nodes(with_extras(), broken("two", "f0", "f1"), urgent(), free=2)
+    full = tuple(replace(n, requested=question.nodes[0].requested) for n in question.nodes)
+    question = replace(question, nodes=full)
+    assert answer(question, PREEMPT).evicted() == ["two", "two"]
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
 
 
 def test_what_it_has_of_a_guarantee_is_no_reason_to_disturb_more_pods() -> None:
