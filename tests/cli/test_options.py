@@ -256,6 +256,22 @@ def test_a_slip_in_a_policy_is_answered_with_the_nearest_name(tmp_path: Path) ->
         read_policy(str(file))
 
 
+def test_every_mistake_in_a_policy_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("extras: SOMETIMES\nevict: NONE\nstarvationAfter: 1 hour\n")
+    with pytest.raises(InputError) as wrong:
+        read_policy(str(file))
+    assert [p.field for p in wrong.value.problems] == ["extras", "evict", "starvationAfter"]
+
+
+def test_every_wrong_value_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = ["--without", "a", "--without", "b", "--add", "none", "-o", "xml", "--time-limit", "0"]
+    assert main(["plan", "-f", "x", *wrong]) == 2
+    told = capsys.readouterr().err
+    assert told.count("Invalid value for") == 5
+    assert all(name in told for name in ("'a'", "'b'", "'none'", "'xml'", "'0'"))
+
+
 def test_an_empty_policy_is_the_default(tmp_path: Path) -> None:
     (tmp_path / "policy").write_text("# nothing\n")
     assert read_policy(str(tmp_path / "policy")) == v1.Policy()

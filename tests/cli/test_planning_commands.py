@@ -189,6 +189,18 @@ def test_what_is_not_there_is_wrong_input(
     assert near in told.err
 
 
+def test_all_that_is_not_there_is_told_with_its_option(
+    server: str, cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = [
+        "--without", "ml/none", "--priority", "ml/none=1", "--gpu-limit", "none=1",
+        "--cordon", "none=1", "--drain", "a=b=", "--add", "1=none", "--add", "1=none:none",
+    ]  # fmt: skip
+    assert main(["plan", *wrong, "-f", cluster, "--server", server]) == 2
+    told = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert told == wrong[::2]
+
+
 def test_two_answers_are_compared(
     told: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,9 +43,19 @@ def read_policy(path: str) -> Policy:
     if not isinstance(content, dict):
         raise _error(path, "must be a mapping of fields")
     known = {name: f for f in Policy.DESCRIPTOR.fields for name in (f.json_name, f.name)}
-    if unknown := [key for key in content if key not in known]:
-        raise InputError(Problem(path, "Policy", str(key), _hint(str(key))) for key in unknown)
-    written = {key: _spelled_out(known[key], value) for key, value in content.items()}
+    problems = []
+    written = {}
+    for key, value in content.items():
+        if key not in known:
+            problems.append(Problem(path, "Policy", str(key), _hint(str(key))))
+            continue
+        written[key] = _spelled_out(known[key], value)
+        try:
+            json_format.ParseDict({key: written[key]}, Policy())
+        except json_format.ParseError as error:
+            problems.append(Problem(path, "Policy", str(key), _one_line(error)))
+    if problems:
+        raise InputError(problems)
     try:
         return json_format.ParseDict(written, Policy())
     except json_format.ParseError as error:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 #: When files together are larger than this, progress is shown while reading.
 _LARGE: Final = 4_000_000
+
+_Change = Callable[[ComputePlacementRequest], ComputePlacementRequest]
 
 #: Kinds that list topology levels, and the field of a level that holds the node label.
 _TOPOLOGIES: Final = {
@@ -110,27 +113,51 @@ def read_question(
 
 def changed(question: Question, what_if: WhatIf) -> ComputePlacementRequest:
     """The request with the changes of the what-if options. Raises `Failure`."""
-    request, parts = question.request, question.parts
-    try:
-        # Parts of one gang leave together.
-        for name in dict.fromkeys(whole_of(parts, g.resource_name) for g in what_if.without):
-            request = changes.without(request, name)
-        for name, number in what_if.priority:
-            request = changes.with_priority(request, whole_of(parts, name), number)
-        for name, number in what_if.gpu_limit:
-            request = changes.with_gpu_limit(request, name, number)
-        for text in what_if.cordon:
-            request = changes.cordoned(request, changes.matching(request, parse_selector(text)))
-        for text in what_if.drain:
-            request = changes.drained(request, changes.matching(request, parse_selector(text)))
-        for count, level, like in what_if.add:
-            if level:
-                request = changes.with_domains(request, level, like, count, levels=question.levels)
-            else:
-                request = changes.with_nodes(request, {f"nodes/{like}": count})
-    except ValueError as error:
-        raise wrong_input(error) from error
+    request = question.request
+    problems: list[str] = []
+    for option, change in _changes(question, what_if):
+        try:
+            request = change(request)
+        except ValueError as error:
+            problems.append(f"{option}: {error}")
+    if problems:
+        raise wrong_input(*problems)
     return request
+
+
+def _changes(question: Question, what_if: WhatIf) -> Iterator[tuple[str, _Change]]:
+    """Each change in its order, and the option that asks for it."""
+    parts = question.parts
+    # Parts of one gang leave together.
+    for gang in dict.fromkeys(whole_of(parts, g.resource_name) for g in what_if.without):
+        yield "--without", partial(_without, gang=gang)
+    for name, number in what_if.priority:
+        gang = whole_of(parts, name)
+        yield "--priority", partial(changes.with_priority, name=gang, priority=number)
+    for name, number in what_if.gpu_limit:
+        yield "--gpu-limit", partial(changes.with_gpu_limit, name=name, gpus=number)
+    for text in what_if.cordon:
+        yield "--cordon", partial(_closed, how=changes.cordoned, text=text)
+    for text in what_if.drain:
+        yield "--drain", partial(_closed, how=changes.drained, text=text)
+    for count, level, like in what_if.add:
+        if level:
+            more = partial(changes.with_domains, level=level, like=like, count=count)
+            yield "--add", partial(more, levels=question.levels)
+        else:
+            yield "--add", partial(changes.with_nodes, counts={f"nodes/{like}": count})
+
+
+def _without(request: ComputePlacementRequest, gang: str) -> ComputePlacementRequest:
+    return changes.without(request, gang)
+
+
+def _closed(
+    request: ComputePlacementRequest,
+    how: Callable[[ComputePlacementRequest, frozenset[str]], ComputePlacementRequest],
+    text: str,
+) -> ComputePlacementRequest:
+    return how(request, changes.matching(request, parse_selector(text)))
 
 
 def find_gang(question: Question, gang: GangName) -> str:

@@ -6,6 +6,7 @@ import click
 
 from placement.cli import options
 from placement.cli.asking import asking
+from placement.cli.every_mistake import Command
 from placement.cli.options import GangName, Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
@@ -27,7 +28,7 @@ Examples:
 _ROWS = 8
 
 
-@click.command("capacity", epilog=_EXAMPLES)
+@click.command("capacity", cls=Command, epilog=_EXAMPLES)
 @options.source
 @options.service
 @options.what_if_changes

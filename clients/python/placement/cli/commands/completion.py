@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from placement.cli.completing import SHELLS, script
+from placement.cli.every_mistake import Command
 from placement.cli.writing import write_text
 
 _EXAMPLES = """\b
@@ -15,7 +16,7 @@ Examples:
 """
 
 
-@click.command("completion", epilog=_EXAMPLES)
+@click.command("completion", cls=Command, epilog=_EXAMPLES)
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 def command(shell: str) -> None:
     """Print the completion of SHELL."""

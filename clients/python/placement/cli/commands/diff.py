@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from placement.cli import options
+from placement.cli.every_mistake import Command
 from placement.cli.failures import wrong_input
 from placement.cli.writing import write_data, write_text
 
@@ -20,7 +21,7 @@ Examples:
 _MOST_MOVED = 20
 
 
-@click.command("diff", epilog=_EXAMPLES)
+@click.command("diff", cls=Command, epilog=_EXAMPLES)
 @click.argument("before", type=click.Path(allow_dash=True))
 @click.argument("after", type=click.Path(allow_dash=True))
 @options.output("table", "wide", "name", "json", "yaml", "html")

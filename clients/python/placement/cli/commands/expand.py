@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from placement.cli import options
+from placement.cli.every_mistake import Command
 from placement.cli.failures import warn, wrong_input
 from placement.cli.writing import write_text
 
@@ -15,7 +16,7 @@ Examples:
 """
 
 
-@click.command("expand", epilog=_EXAMPLES)
+@click.command("expand", cls=Command, epilog=_EXAMPLES)
 @options.files
 @options.strict
 def command(files: tuple[str, ...], strict: bool) -> None:

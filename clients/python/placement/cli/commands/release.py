@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from placement.cli import options
+from placement.cli.every_mistake import Command
 from placement.cli.failures import no_answer
 from placement.cli.writing import write_text
 
@@ -18,7 +19,7 @@ Examples:
 """
 
 
-@click.command("release", epilog=_EXAMPLES)
+@click.command("release", cls=Command, epilog=_EXAMPLES)
 @click.option("-n", "--namespace", default="", help="Only this namespace (default: all).")
 @click.option(
     "--after",

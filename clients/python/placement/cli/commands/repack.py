@@ -6,6 +6,7 @@ import click
 
 from placement.cli import options
 from placement.cli.asking import asking
+from placement.cli.every_mistake import Command
 from placement.cli.options import Freeing, Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
@@ -22,7 +23,7 @@ Examples:
 """
 
 
-@click.command("repack", epilog=_EXAMPLES)
+@click.command("repack", cls=Command, epilog=_EXAMPLES)
 @options.source
 @options.service
 @options.what_if

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from placement.cli import options
 from placement.cli.asking import asking
+from placement.cli.every_mistake import Command
 from placement.cli.failures import wrong_input
 from placement.cli.options import Service
 from placement.cli.writing import write_data
@@ -24,7 +25,7 @@ Examples:
 """
 
 
-@click.command("replay", epilog=_EXAMPLES)
+@click.command("replay", cls=Command, epilog=_EXAMPLES)
 @click.argument("dump", type=click.Path())
 @click.option(
     "--answer",

@@ -11,6 +11,7 @@ import click
 
 from placement.cli import options
 from placement.cli.asking import interrupts
+from placement.cli.every_mistake import Command
 from placement.cli.failures import complain, wrong_input
 from placement.cli.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
@@ -30,7 +31,7 @@ pod, and as you like minimum, required (a node label key), priority and queue.
 """
 
 
-@click.command("simulate", epilog=_EXAMPLES)
+@click.command("simulate", cls=Command, epilog=_EXAMPLES)
 @options.source
 @options.service
 @options.what_if

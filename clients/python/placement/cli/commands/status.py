@@ -8,6 +8,7 @@ import time
 import click
 
 from placement.cli import options
+from placement.cli.every_mistake import Command
 from placement.cli.failures import no_answer
 from placement.cli.writing import write_data, write_text
 
@@ -22,7 +23,7 @@ Examples:
 """
 
 
-@click.command("status", epilog=_EXAMPLES)
+@click.command("status", cls=Command, epilog=_EXAMPLES)
 @click.option("-n", "--namespace", default="", help="Only this namespace (default: all).")
 @click.option("--waiting", is_flag=True, help="Only gangs that are not scheduled.")
 @click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
