@@ -122,3 +122,29 @@ def test_a_workload_holds_its_quota_until_it_has_finished() -> None:
 @pytest.mark.parametrize("labels", [{}, {"kueue.x-k8s.io/queue-name": "lq"}])
 def test_pods_of_a_workload_that_holds_quota_count_once(labels: dict[str, str]) -> None:
     assert used(admitted(), train(**labels)) == {"gpus": 4, "cpu": 2000}
+
+
+def job_set() -> Body:
+    """One of which Kueue made the Workload "js-1"."""
+    template = {"spec": {"containers": [container(gpu="2", cpu="1")]}}
+    job = {"spec": {"parallelism": 2, "completions": 2, "template": template}}
+    return thing(
+        "JobSet", "jobset.x-k8s.io/v1alpha2", "js", namespace="ml",
+        metadata={"labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        spec={"replicatedJobs": [{"name": "w", "template": job}]},
+    )  # fmt: skip
+
+
+def test_a_workload_that_waits_stands_for_its_owner() -> None:
+    owner = {"ownerReferences": [{"kind": "JobSet", "name": "js"}]}
+    found = request(
+        node(), cluster_queue(), local_queue(), job_set(), workload("js-1", metadata=owner)
+    )
+    assert [gang.name.rpartition("/")[2] for gang in found.gangs] == ["js-1"]
+
+
+def test_pods_that_are_still_to_be_made_have_the_quota_of_their_workload() -> None:
+    held = admitted()
+    held["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "js"}]
+    assert used(held) == {"gpus": 4, "cpu": 2000}
+    assert used(held, job_set()) == {}

@@ -117,6 +117,8 @@ def _by_name(pods: Iterable[Pod]) -> dict[Key, list[Pod]]:
     for pod in pods:
         owners = At(pod.object.body, {}).get("metadata").get("ownerReferences").items()
         names = {pod.object.name, pod.annotations.get(_WORKLOAD, "")}
+        if pod.object.origin is not None:
+            names.add(pod.object.origin.name)
         names |= {owner.get("name").text() for owner in owners}
         names |= {pod.labels[label] for label in _LABELS if label in pod.labels}
         for name in names:

@@ -6,7 +6,7 @@ is finished; one that is not active waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from placement.kubernetes import kinds
 from placement.kubernetes.kueue import Kueue
@@ -89,6 +89,16 @@ def make_kueue_workloads(
             unsupported=refusals,
         )  # fmt: skip
         note(one, findings, problems)
+
+
+def owners_of_waiting(workloads: Iterable[Object]) -> set[tuple[str, str, str]]:
+    """Kind, namespace and name of the objects for which Workloads wait for quota."""
+    return {
+        (owner.get("kind").text(), one.namespace, owner.get("name").text())
+        for one in workloads
+        if _waits(one)
+        for owner in At(one.body, {}).get("metadata").get("ownerReferences").items()
+    }
 
 
 def _waits(one: Object) -> bool:

@@ -64,7 +64,7 @@ class Object:
 
     `namespace` is empty for cluster-scoped kinds and "default" where a namespaced
     object names none. `document` counts the objects of the file from 0. `origin` is
-    the PodCliqueSet that it was expanded from, if it was.
+    the workload that it was made for, if it was.
     """
 
     kind: str

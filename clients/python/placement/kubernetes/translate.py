@@ -27,7 +27,11 @@ from placement.kubernetes.kai import read_bind_requests, read_kai_gangs, read_to
 from placement.kubernetes.kai_queues import read_kai_queues
 from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
 from placement.kubernetes.kueue import Kueue, read_kueue
-from placement.kubernetes.kueue_workloads import levels_in, make_kueue_workloads
+from placement.kubernetes.kueue_workloads import (
+    levels_in,
+    make_kueue_workloads,
+    owners_of_waiting,
+)
 from placement.kubernetes.label_paths import LabelPaths, node_labels
 from placement.kubernetes.leader_worker import make_leader_worker_sets, make_role_based_groups
 from placement.kubernetes.namespaces import read_namespaces
@@ -190,13 +194,19 @@ def _make_workloads(
     topologies = read_topologies(objects.of_kind(kinds.KUEUE_TOPOLOGIES), problems)
     made = Made(levels_in(topologies, paths))
     pods = objects.pods
+    # Kueue's Workloads stand for the objects that own them.
+    owned = owners_of_waiting(objects.of_kind(kinds.KUEUE_WORKLOADS))
+
+    def others(kind: kinds.Kind) -> list[Object]:
+        return [one for one in objects.of_kind(kind) if (kind.name, *one.key) not in owned]
+
     for kind, make in _WORKLOADS.items():
         # Without workloads there is no need to know which pods exist already.
-        if several := objects.of_kind(kind):
+        if several := others(kind):
             make(several, pods, made, problems)
     make_kueue_workloads(objects, kueue, made, problems, warnings)
     for kind in kinds.PLAIN:
-        several = objects.of_kind(kind)
+        several = others(kind)
         if plain:
             make_plain(several, pods, made, problems)
         elif several:
