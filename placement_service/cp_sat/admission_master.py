@@ -84,6 +84,7 @@ class AdmissionMaster:
             weights += [(e, int(w)) for e, w in zip(self._extras, row.extra, strict=True) if w]
             self.cp.add(dot(weights) <= row.capacity)
         self._follow_bases()
+        self._run_in_one_way()
         self._near = self._near_gangs()
         self._uses: dict[int, list[Var]] = {}
         for rows in places:
@@ -146,6 +147,19 @@ class AdmissionMaster:
                 if free < len(mine.gangs):
                     terms = [(self._admitted[at], -count) for at, count in most.items()]
                     self.cp.add(dot([(self._admitted[i], 1), *terms]) <= free)
+
+    def _run_in_one_way(self) -> None:
+        """No more gangs begin anew than the gangs that do not stay for them."""
+        classes, gangs = self.counting.classes, self.problem.gangs
+        class_of = {g: i for i, c in enumerate(classes) for g in c.gangs}
+        for i, mine in enumerate(classes):
+            others = [gangs[g].not_with for g in mine.gangs if gangs[g].begins_anew]
+            of_others = Counter(class_of[g] for g in others if g in class_of)
+            if of_others:
+                terms = [(self._admitted[at], 1) for at in of_others]
+                every = sum(len(classes[at].gangs) for at in of_others)
+                free = len(mine.gangs) - of_others.total()
+                self.cp.add(dot([(self._admitted[i], 1), *terms]) <= free + every)
 
     # --- goals ----------------------------------------------------------------
 

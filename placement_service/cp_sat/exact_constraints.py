@@ -25,6 +25,7 @@ def constrain(variables: ExactVariables, home_pods: HomePods) -> Filling:
     """Post all constraints; returns how the nodes are filled."""
     _gang_is_all_or_nothing(variables)
     _base_comes_first(variables)
+    _gang_runs_in_one_way(variables)
     for g in variables.gangs:
         for i, s in enumerate(g.scopes):
             _scope_is_in_one_domain(variables, g, i, s)
@@ -73,6 +74,13 @@ def _base_comes_first(variables: ExactVariables) -> None:
                 for d, demand in enumerate(g.demands):
                     for v in variables.at_class[g.index, d].values():
                         variables.cp.add(v <= demand.count * base)
+
+
+def _gang_runs_in_one_way(variables: ExactVariables) -> None:
+    """A gang begins anew only where what runs of it has gone."""
+    for g in variables.gangs:
+        if g.not_with >= 0 and g.pending:
+            variables.cp.add(variables.z[g.index] <= 1 - variables.placed(g.not_with))
 
 
 def _scope_is_in_one_domain(variables: ExactVariables, g: Gang, i: int, s: Scope) -> None:
@@ -163,7 +171,13 @@ def _equal_gangs_are_ordered(variables: ExactVariables) -> None:
     alike: dict[object, list[GangIdx]] = {}
     based = {base for g in variables.problem.gangs for base in g.rests_on}
     for g in sorted(variables.gangs, key=oldest_first):
-        if g.pending and not g.rests_on and g.index not in based and not g.previous:
+        if (
+            g.pending
+            and not g.rests_on
+            and g.not_with < 0
+            and g.index not in based
+            and not g.previous
+        ):
             key = (
                 g.precedence,
                 g.priority,

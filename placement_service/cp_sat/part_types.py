@@ -181,8 +181,9 @@ class Kinds:
         self._mine = {g.index: g for g in gangs}
         for g in sorted(gangs, key=lambda g: g.base >= 0):
             # Gangs that are based on a gang that does not run have to wait.
-            bases = (b for b in g.rests_on if not is_placed(self.problem.gangs[b], fixed))
-            if not self._mine.keys() >= set(bases):
+            lacking = {b for b in g.rests_on if not is_placed(self.problem.gangs[b], fixed)}
+            excluded = g.begins_anew and is_placed(self.problem.gangs[g.not_with], fixed)
+            if excluded or not self._mine.keys() >= lacking:
                 del self._mine[g.index]
         self._form()
 

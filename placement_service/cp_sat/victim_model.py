@@ -309,6 +309,10 @@ class VictimModel(LinearModel):
         for gang in (*self.waiting, *(() if self.moves else self.running)):
             for base in (self.placed[i] for i in gang.rests_on if i in self.placed):
                 self.row([(self.placed[gang.index], 1), (base, -1)], most=0)
+        for gang in self.waiting:
+            if gang.not_with in self.placed:
+                both = self.placed[gang.index], self.placed[gang.not_with]
+                self.row([(v, 1) for v in both], most=1)
         coming: defaultdict[ClassIdx, LinearTerms] = defaultdict(list)
         for (_, s), come in self.come.items():
             coming[s] += [(v, -w) for v, w in come]

@@ -70,8 +70,10 @@ def explain(
     if _nobody_waits(problem, solution, score):
         return ((),) * len(score.gangs)
     explainer = _Explainer(snapshot, asked or snapshot, problem, solution, score, deadline)
-    # Running parts stand behind the gangs of the request.
-    for gang, outcome in zip(problem.gangs, score.gangs, strict=False):
+    anew = {g.anew_of: g for g in problem.gangs if g.begins_anew and g.index in explainer.plan}
+    # Only those of the request, which stand before others.
+    gangs = [anew.get(g.index, g) for g in problem.gangs[: len(score.gangs)]]
+    for gang, outcome in zip(gangs, score.gangs, strict=True):
         if not outcome.placed:
             explainer.count(gang)
     return tuple(
@@ -79,7 +81,7 @@ def explain(
             explainer.extras(gang) if outcome.placed else explainer.unplaced(gang),
             snapshot.gangs[gang.index].volume_claims,
         )
-        for gang, outcome in zip(problem.gangs, score.gangs, strict=False)
+        for gang, outcome in zip(gangs, score.gangs, strict=True)
     )
 
 

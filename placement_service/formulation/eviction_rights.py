@@ -17,6 +17,7 @@ from typing import NamedTuple
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
+from placement_service.formulation.open_gangs import is_anew, whole_name
 from placement_service.formulation.rules.queues import above_limits, least_memory, pod_amount
 
 #: At most so many unions of groups that share are added.
@@ -134,14 +135,15 @@ class EvictionRights:
 
     def winner(self, gang: PodGang) -> Winner:
         """The class of a gang that may gain."""
-        mine = self._reclaims_for.get(gang.name, frozenset())
+        mine = self._reclaims_for.get(whole_name(gang.name), frozenset())
         return Winner(gang.priority, gang.queue if mine else "", gang.never_preempts, mine)
 
     def _entitled(self, snapshot: Snapshot, each_alone: bool) -> dict[str, frozenset[str]]:
         """By gang the queues on its way up that stay within their guarantee with it."""
         now = self._as_of or 0
+        waiting = (g for g in snapshot.gangs if g.queue and not is_anew(g.name))
         asking = sorted(
-            (g for g in snapshot.gangs if g.queue and any(r.pending_count for r in g.groups)),
+            (g for g in waiting if any(r.pending_count for r in g.groups)),
             key=lambda g: (-g.priority, now if g.created is None else g.created),
         )
         taken: Counter[str] = Counter()

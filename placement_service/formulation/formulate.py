@@ -22,6 +22,7 @@ from placement_service.formulation.gang_draft import GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.levels import Levels
+from placement_service.formulation.open_gangs import is_part, whole_name
 from placement_service.formulation.pod_classes import PodClasses
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.prepared import Prepared
@@ -94,8 +95,11 @@ def formulate(
     repeats = MOST_REPEATED if repeated else 1
     table = pod_classes.table(levels, repeats=repeats)
     values = [gang_value(source, policy, totals) for source in request.gangs]
-    # Running parts behind them meet no minimum.
-    values += [0] * (len(drafts) - len(values))
+    # Of those behind them running parts meet no minimum.
+    values += [
+        0 if is_part(g.name) else values[by_name[whole_name(g.name)]]
+        for g in snapshot.gangs[len(values) :]
+    ]
     set_bases = _set_bases(request, snapshot, by_name)
     gangs = tuple(
         draft.finish(value, drafts, by_name, set_bases, table.bundle_of)
@@ -238,7 +242,10 @@ def _set_bases(
         grows = growing(request)
         for i, gang in enumerate(request.gangs):
             bases[i] = gang.base_gang if gang.base_gang in grows else ""
-    bases += [""] * (len(snapshot.gangs) - len(bases))
+    bases += [
+        "" if is_part(g.name) else bases[by_name[whole_name(g.name)]]
+        for g in snapshot.gangs[len(bases) :]
+    ]
     return [GangIdx(by_name.get(base, -1)) for base in bases]
 
 

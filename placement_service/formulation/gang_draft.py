@@ -18,7 +18,14 @@ from placement_service.formulation.indices import (
     PodSetIdx,
 )
 from placement_service.formulation.levels import Levels
-from placement_service.formulation.open_gangs import is_part, part_name, whole_name
+from placement_service.formulation.open_gangs import (
+    MUST_RUN,
+    anew_name,
+    is_anew,
+    is_part,
+    part_name,
+    whole_name,
+)
 from placement_service.formulation.packing_scopes import PackingScopes
 from placement_service.formulation.pod_classes import Bundle, ClassPods, PodClasses
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
@@ -78,6 +85,16 @@ class GangDraft:
             or any(g.missing > g.pending_count for g in gang.groups)
             or self.packing.are_broken
         )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether pods of it run that may give way."""
+        return bool(self._homes)
+
+    @property
+    def may_go(self) -> bool:
+        """Whether it runs, and all of it may give way."""
+        return self.is_open and self.gang.priority < MUST_RUN
 
     def make_demands(self, pod_classes: PodClasses) -> None:
         """One demand per pod set, and one per bundle."""
@@ -183,6 +200,12 @@ class GangDraft:
             )
             for d in self._demands
         )
+        whole, anew = whole_name(self.gang.name), is_anew(self.gang.name)
+        not_with = -1
+        if anew:
+            not_with = by_name.get(part_name(whole), by_name[whole])
+        elif self.is_open:
+            not_with = by_name.get(anew_name(whole), -1)
         base = by_name[self.gang.base_gang] if self.gang.base_gang else -1
         set_base = set_bases[self.index]
         set_level = NO_LEVEL
@@ -195,12 +218,15 @@ class GangDraft:
             priority=self.gang.priority,
             value=value,
             pending=self.gang.is_pending,
-            placeable=not self.refused,
+            placeable=not self.refused and not (anew and not drafts[not_with].may_go),
             demands=demands,
             requirements=tuple(self._requirements),
             scopes=tuple(self.packing.over(self._of_group)),
             base=GangIdx(base),
             part=GangIdx(by_name.get(part_name(self.gang.name), -1)),
+            anew_of=GangIdx(by_name[whole] if anew else -1),
+            not_with=GangIdx(not_with),
+            waits=not (drafts[by_name[whole]] if anew else self).is_open,
             set_base=set_base,
             set_level=set_level,
             set_running=self.packing.running_places(set_level),
@@ -217,7 +243,8 @@ class GangDraft:
                 if SetOf(self.index, d.members[0].group, d.members[0].pod_set) in self._only_stays
             ),
             waited=self._waited,
-            runs_in_part=self.gang.is_pending and any(g.running_count for g in self.gang.groups),
+            runs_in_part=anew
+            or (self.gang.is_pending and any(g.running_count for g in self.gang.groups)),
         )
 
     def _surplus(self, drafts: Sequence[GangDraft], by_name: Mapping[str, int]) -> int:

@@ -15,7 +15,7 @@ from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.open_gangs import is_part
+from placement_service.formulation.open_gangs import is_anew, is_part, whole_name
 
 #: The unit here is that of the values of gangs; pods ask for thousandths of a GPU.
 UNITS = UNITS_PER_GPU // 1000
@@ -47,6 +47,7 @@ def formulate(
     for h in homes:
         template = snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template
         at_home[h.gang] += h.pods * policy.milli_gpus(template)
+    by_name = {gang.name: i for i, gang in enumerate(snapshot.gangs)}
     needs: dict[str, dict[GangIdx, int]] = {}
     for index, gang in enumerate(snapshot.gangs):
         if gang.queue not in left:
@@ -57,7 +58,9 @@ def formulate(
             for s in group.pod_sets
         )
         # What runs of a gang that lacks pods of its minimum fills a guarantee in any case.
-        need = 0 if is_part(gang.name) else _need(gang, policy)
+        # One that begins anew takes what the gang itself would.
+        itself = snapshot.gangs[by_name[whole_name(gang.name)]] if is_anew(gang.name) else gang
+        need = 0 if is_part(gang.name) else _need(itself, policy)
         left[gang.queue] -= max(0, at_home[index] - need)
         if gang.is_pending and need:
             needs.setdefault(gang.queue, {})[GangIdx(index)] = need * UNITS

@@ -20,7 +20,7 @@ from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_names import name_devices
 from placement_service.formulation.eviction_rights import EvictionRights
-from placement_service.formulation.open_gangs import WAITING, whole_name
+from placement_service.formulation.open_gangs import WAITING, is_anew, whole_name
 from placement_service.formulation.prepared import GroupOf, Prepared
 
 
@@ -95,7 +95,9 @@ class PlanNames:
         bindings = self._naming.bindings(assignments)
         if self._running:
             bindings = tuple(
-                b._replace(group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
+                b._replace(gang=whole_name(b.gang), group=b.group.removesuffix(WAITING))
+                if b.group.endswith(WAITING) or is_anew(b.gang)
+                else b
                 for b in bindings
             )
         return bindings

@@ -171,7 +171,11 @@ def report_plan(
     return Solution(
         assignments=assigned,
         tiers=told,
-        fewest_domains=tuple(FewestDomains(*item) for item in sorted(fewest.items())),
+        fewest_domains=tuple(
+            FewestDomains(gang, domains)
+            for gang, domains in sorted(fewest.items())
+            if not problem.gangs[gang].begins_anew
+        ),
         phase=phase,
     )
 

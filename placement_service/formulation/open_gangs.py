@@ -31,6 +31,10 @@ WAITING = " (waiting)"
 RUNNING = " (running)"
 
 
+#: Ends the name of a gang that may take the place of another (see `beginning_anew`).
+ANEW = " (anew)"
+
+
 def part_name(name: str) -> str:
     """The name of the gang that holds the running pods of another."""
     return name + RUNNING
@@ -41,9 +45,19 @@ def is_part(name: str) -> bool:
     return name.endswith(RUNNING)
 
 
+def anew_name(name: str) -> str:
+    """The name of a gang where it begins anew."""
+    return name + ANEW
+
+
+def is_anew(name: str) -> bool:
+    """Whether a gang of that name is another one that begins anew."""
+    return name.endswith(ANEW)
+
+
 def whole_name(name: str) -> str:
     """The name that a gang has in the request."""
-    return name.removesuffix(RUNNING)
+    return name.removesuffix(RUNNING).removesuffix(ANEW)
 
 
 def stays_in_place(gang: PodGang, *, moves: bool) -> bool:

@@ -40,8 +40,10 @@ def has_minimum(gang: Gang, units: Units) -> bool:
 
 
 def may_be_placed(problem: Problem, gang: Gang, plan: Plan) -> bool:
-    """Whether all gangs are placed without which it gets no pods."""
-    return all(is_placed(problem.gangs[i], plan) for i in gang.rests_on)
+    """Whether all gangs are placed without which it gets no pods, and none that excludes it."""
+    return all(is_placed(problem.gangs[i], plan) for i in gang.rests_on) and not (
+        gang.not_with >= 0 and is_placed(problem.gangs[gang.not_with], plan)
+    )
 
 
 def oldest_first(gang: Gang) -> tuple[int, int]:

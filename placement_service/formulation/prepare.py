@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from placement_service.entities.request import Policy, Snapshot
+from placement_service.formulation.beginning_anew import with_gangs_anew
 from placement_service.formulation.compute_domains import with_compute_domains
 from placement_service.formulation.devices import CannotStayError, with_devices
 from placement_service.formulation.implied_rules import without_implied_rules
@@ -20,7 +21,7 @@ from placement_service.formulation.running_parts import with_running_parts
 def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
     """A valid snapshot in the rules that `formulate` knows."""
     bare = without_implied_rules(snapshot)
-    snapshot = with_running_parts(bare, policy)
+    snapshot = with_gangs_anew(with_running_parts(bare, policy), policy)
     divided = None if snapshot is bare else snapshot
     closed: frozenset[int] = frozenset()
     while True:

@@ -44,8 +44,8 @@ class Prepared:
     more pods and breaks its required levels only by where it runs: the problem refuses it whatever
     it could gain. Where devices are expressed too strictly, `relaxed` is the same snapshot with
     looser columns: its bounds hold. `bounds_topology` is false where running gangs count in models
-    otherwise than in that tier. `request` is what was prepared where there are running
-    parts, gangs of their own behind the others (see `running_parts`).
+    otherwise than in that tier. `request` is what was prepared where gangs stand behind those of
+    the request (see `running_parts` and `beginning_anew`).
     """
 
     snapshot: Snapshot

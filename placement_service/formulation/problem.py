@@ -101,9 +101,12 @@ class DemandUnits(NamedTuple):
 
 
 class Precedence(NamedTuple):
-    """Whether some pods of a gang run, and the guarantee that counts for it, -1 for none."""
+    """Whether some pods of a gang run, whether its minimum does not, and the guarantee that counts
+    for it, -1 for none.
+    """
 
     runs: bool
+    waits: bool
     guarantee: int
 
 
@@ -127,8 +130,12 @@ class Gang:
     moves. `surplus` are its extras that go only with all the rest of it, because it lacks pods of
     its minimum.
 
-    `waited` is in seconds, 0 for a gang that has just arrived. `runs_in_part` is true
-    while its minimum is not met though some of its pods run.
+    `waited` is in seconds, 0 for a gang that has just arrived; `waits` is false for one whose
+    minimum runs. `runs_in_part` is true while its minimum is not met though some of its pods run.
+
+    A gang that begins anew (see `beginning_anew`) is `anew_of` a gang of the request. It is
+    `not_with` the gang of what runs of that one, nor that gang with it: only one of the two may be
+    placed.
     """
 
     index: GangIdx
@@ -148,6 +155,9 @@ class Gang:
     runs_in_part: bool
     home: tuple[UnitsOnNode, ...] = ()
     part: GangIdx = NO_GANG
+    anew_of: GangIdx = NO_GANG
+    not_with: GangIdx = NO_GANG
+    waits: bool = True
     keeps: tuple[int, ...] = ()
     only_extras: bool = False
     surplus: int = 0
@@ -165,6 +175,11 @@ class Gang:
         return self.runs_in_part or bool(self.home)
 
     @property
+    def begins_anew(self) -> bool:
+        """Whether it is another way to run a gang of which pods run already."""
+        return self.anew_of >= 0
+
+    @property
     def rests_on(self) -> tuple[GangIdx, ...]:
         """The gangs without which it gets no pods, and does not stay."""
         return tuple(g for g in (self.base, self.part) if g >= 0)
@@ -172,7 +187,7 @@ class Gang:
     @property
     def precedence(self) -> Precedence:
         """What decides the order among gangs of its priority, apart from its age."""
-        return Precedence(self.runs, self.guarantee)
+        return Precedence(self.runs, self.waits, self.guarantee)
 
     def pod_classes(self, requirement: GroupRequirement) -> tuple[ClassIdx, ...]:
         """The pod class of each demand of one of its requirements."""

@@ -55,9 +55,15 @@ from placement_service.entities.request import (
     Policy,
     Snapshot,
 )
+from placement_service.formulation.beginning_anew import may_begin_anew
 from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights, has_extras
-from placement_service.formulation.open_gangs import part_name, stays_in_place, whole_name
+from placement_service.formulation.open_gangs import (
+    anew_name,
+    part_name,
+    stays_in_place,
+    whole_name,
+)
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
@@ -95,6 +101,11 @@ def open_running_gangs(
     # A base that stays may lose its extras, unless these came before all others (see below).
     kept = frozenset(i for i in bases if has_extras(snapshot.gangs[i]))
     chosen = able - bases | (frozenset() if extras_first else kept)
+    names = {gang.name for gang in snapshot.gangs}
+    # Those of which the problem does not know that they may begin anew.
+    unsaid = {
+        n for g in snapshot.gangs if may_begin_anew(g) and anew_name(n := g.name) not in names
+    }
     if not chosen:
         opened = Prepared(snapshot)
     elif moves:
@@ -104,7 +115,7 @@ def open_running_gangs(
         # Together gangs may not reclaim as much as each may alone: bounds are about the latter.
         strict = EvictionRights(snapshot, policy) if rights.in_turn else rights
         opened = open_for_evictions(snapshot, chosen, strict, kept)
-        alike = any(_may_begin_anew(snapshot.gangs[i]) for i in chosen)
+        alike = any(snapshot.gangs[i].name in unsaid for i in chosen)
         if rights.in_turn or alike:
             loose = open_for_evictions(snapshot, chosen, rights, kept, alike=alike)
             opened = replace(opened, relaxed=loose.snapshot)
@@ -113,8 +124,7 @@ def open_running_gangs(
         for i, gang in enumerate(snapshot.gangs)
         if (i not in able or i in kept - chosen) and _could_give_way(gang, snapshot, rights)
     ]
-    names = {gang.name for gang in snapshot.gangs}
-    missed += [g for g in snapshot.gangs if part_name(g.name) in names and _may_begin_anew(g)]
+    missed += [g for g in snapshot.gangs if g.name in unsaid and part_name(g.name) in names]
     nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
     return replace(
         opened,
@@ -125,14 +135,6 @@ def open_running_gangs(
             (g.base_gang or g.name) in grows and not keeps_its_levels(g, nodes) for g in missed
         ),
     )
-
-
-def _may_begin_anew(gang: PodGang) -> bool:
-    """Whether it may go and have its minimum all the same, of pods that wait: the problem does not
-    know that.
-    """
-    waits = any(pending(gang))
-    return waits and all(g.pending_count >= g.min_replicas for g in gang.groups)
 
 
 def gangs_that_may_go(snapshot: Snapshot, policy: Policy) -> frozenset[int]:

@@ -128,7 +128,7 @@ def _filled(builder: Builder, opened: Plan) -> Plan | None:
 
 def _has_all(problem: Problem, plan: Plan) -> bool:
     """Whether nobody waits any longer."""
-    return all(is_placed(g, plan) for g in problem.pending if not g.home)
+    return all(is_placed(g, plan) for g in problem.pending if not (g.home or g.begins_anew))
 
 
 def _better(problem: Problem, best: Plan, plan: Plan | None) -> Plan:

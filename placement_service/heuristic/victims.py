@@ -145,7 +145,7 @@ class _Search:
         """Places gangs, each in the domain where that costs least, if victims are enough."""
         if not self.now.moves:
             # With moves gangs are placed once more anyway, and that does better.
-            self._choose_domains(gangs)
+            self._choose_domains([g for g in gangs if not g.begins_anew])
         for gang in gangs:
             if self.builder.base_is_placed(gang, self.now.plan):
                 found = self._beside(gang) or self._in_the_room_of_others(gang, until)

@@ -244,7 +244,7 @@ class _Run:
 
     def expecting(self, problem: Problem) -> AbstractContextManager[None]:
         """Tells the solver of a problem that it is likely to get."""
-        several = sum(not gang.home for gang in problem.pending) > 1
+        several = sum(not (gang.home or gang.begins_anew) for gang in problem.pending) > 1
         # How much has to move is hardly ever clear to the first answer.
         moves = any(gang.keeps for gang in problem.gangs)
         if not (several and (moves or somebody_waits(problem))):

@@ -115,7 +115,11 @@ class Realisation:
     def _is_plain(self, gang: Gang) -> bool:
         """Whether nodes may be chosen for its units one by one."""
         special = any(self.problem.special[d.pod_class] for d in gang.demands)
-        return not special and not gang.home and self.topology.tree(gang) is not None
+        return (
+            not special
+            and not (gang.home or gang.begins_anew)
+            and self.topology.tree(gang) is not None
+        )
 
     # --- parts ----------------------------------------------------------------------
 

@@ -68,4 +68,9 @@ def settled(state: State) -> Iterator[GangIdx]:
     ]:
         if isinstance(goal, Admitted):
             left_out = goal.trivial_bound() - value
-            yield from (g for g in goal.gangs if gangs[g].home and gangs[g].value > left_out)
+            yield from (
+                g
+                for g in goal.gangs
+                # Where it begins anew it counts as much.
+                if gangs[g].home and gangs[g].not_with < 0 and gangs[g].value > left_out
+            )

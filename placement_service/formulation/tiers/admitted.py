@@ -52,7 +52,8 @@ class Admitted:
         return sum(self.problem.gangs[i].value for i in self.gangs if plan.get(i))
 
     def trivial_bound(self) -> int:
-        return sum(self.problem.gangs[i].value for i in self.gangs)
+        every = (self.problem.gangs[i] for i in self.gangs)
+        return sum(g.value for g in every if not g.begins_anew)
 
     def terms(self, model: GoalModel[V]) -> Terms[V]:
         terms: Terms[V] = []
@@ -96,7 +97,14 @@ class InsideGuarantees:
 
     def trivial_bound(self) -> int:
         return sum(
-            min(self._left(guarantee), sum(n for g, n in guarantee.needs.items() if self._has(g)))
+            min(
+                self._left(guarantee),
+                sum(
+                    n
+                    for g, n in guarantee.needs.items()
+                    if self._has(g) and not self.problem.gangs[g].begins_anew
+                ),
+            )
             for guarantee in self.problem.guarantees
         )
 
@@ -166,7 +174,7 @@ def _starved(problem: Problem, gangs: list[Gang]) -> list[list[Gang]]:
     patience = problem.policy.starvation_after
     found: list[list[Gang]] = []
     while patience is not None:
-        starved = [g for g in gangs if g.waited > patience and not g.home]
+        starved = [g for g in gangs if g.waited > patience and g.waits]
         if not starved:
             break
         found.insert(0, starved)

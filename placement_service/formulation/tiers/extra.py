@@ -39,7 +39,8 @@ class Extra:
         )
 
     def trivial_bound(self) -> int:
-        return sum(g.extras + g.surplus for g in self.problem.gangs if g.placeable and self._has(g))
+        every = (g for g in self.problem.gangs if g.placeable and not g.begins_anew)
+        return sum(g.extras + g.surplus for g in every if self._has(g))
 
     def terms(self, model: GoalModel[V]) -> Terms[V]:
         return model.extra_units(self.priority)

@@ -39,7 +39,8 @@ class Waiting:
         return sum(minutes(g) for g in placed if g.pending and self._has(g))
 
     def trivial_bound(self) -> int:
-        return sum(minutes(g) for g in self.problem.pending if self._has(g))
+        every = (g for g in self.problem.pending if not g.begins_anew)
+        return sum(minutes(g) for g in every if self._has(g))
 
     def terms(self, model: GoalModel[V]) -> Terms[V]:
         """Of gangs alike the oldest count first.
@@ -66,7 +67,7 @@ class Waiting:
         return [g for g in self.problem.pending if self._has(g) and g.index not in plan]
 
     def _has(self, gang: Gang) -> bool:
-        return not gang.home and self.priority in (None, gang.priority)
+        return gang.waits and self.priority in (None, gang.priority)
 
 
 def goals(problem: Problem) -> tuple[Waiting, ...]:

@@ -300,9 +300,22 @@ def test_a_base_stays_where_a_scaled_gang_that_lacks_pods_must_not_be_disturbed(
     no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
 
 
-def test_no_bound_forgets_that_it_may_go_and_begin_anew() -> None:
+def test_it_goes_and_begins_anew_where_enough_of_its_pods_wait() -> None:
+    """In the request it waits, so it counts as made whole."""
+    question = nodes(broken("old", "n0", waits=2), in_rack("a"))
+    apart = (node("f0", rack="c"), node("f1", rack="c"))
+    question = replace(question, nodes=(question.nodes[0], *apart))
+    result = answer(question, PREEMPT)
+    assert result.evicted() == ["old"]
+    assert bound(result) == [("old", "f0"), ("old", "f1"), ("urgent", "n0")]
+    assert result.tier(TierName.WAITING) == 2
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+def test_no_bound_forgets_that_a_base_may_begin_anew() -> None:
     one = broken("old", "n0", waits=2)
-    question = nodes(one, in_rack("a"))
+    based = replace(gang("based", pods=1, gpus=8), base_gang=one.name)
+    question = nodes(one, in_rack("a"), based)
     apart = (node("f0", rack="c"), node("f1", rack="c"))
     question = replace(question, nodes=(question.nodes[0], *apart))
     best = optimum(question, PREEMPT)

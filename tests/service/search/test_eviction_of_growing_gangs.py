@@ -8,7 +8,7 @@ import pytest
 
 from placement_service.entities.request import PackingScope, PodGang, Snapshot
 from placement_service.entities.solution import TierName
-from placement_service.search.parameters import SearchParameters
+from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.brute import optimum
 from tests.judged import no_answer_is_false
 from tests.service.evictions import PREEMPT, running, urgent
@@ -133,13 +133,50 @@ def test_extras_of_a_gang_whose_base_waits_wait_too() -> None:
     assert list(bound(result)) == ["urgent"]
 
 
-def test_no_bound_forgets_that_a_gang_may_go_and_begin_anew() -> None:
-    """The pod of it that waits is enough, and finds room where the urgent one does not."""
+def replaceable(more: int = 1) -> PodGang:
+    """A pod on n0 is its minimum; others wait."""
     old = running("old", "n0", gpus=4)
     [group] = old.groups
-    [waiting] = gang("more", pods=1, gpus=4).groups[0].pod_sets
-    old = replace(old, groups=(replace(group, pod_sets=(*group.pod_sets, waiting)),))
-    question = Snapshot((node("n0", used=4), node("n1", used=4)), (old, urgent()))
+    [waiting] = gang("old-more", pods=more, gpus=4).groups[0].pod_sets
+    return replace(old, groups=(replace(group, pod_sets=(*group.pod_sets, waiting)),))
+
+
+@pytest.mark.parametrize("parameters", [DEFAULTS, SearchParameters(victim_gangs=1)])
+def test_a_gang_goes_and_begins_anew_with_a_pod_that_waits(parameters: SearchParameters) -> None:
+    """That pod finds room where the urgent one does not."""
+    question = Snapshot((node("n0", used=4), node("n1", used=4)), (replaceable(), urgent()))
+    result = answer(question, PREEMPT, parameters)
+    assert result.evicted() == ["old"]
+    assert bound(result) == {"old": ["n1"], "urgent": ["n0"]}
+    assert (result.tier(TierName.ADMITTED), result.tier(TierName.WAITING)) == (8, 1)
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT, parameters)
+
+
+def test_a_gang_stays_where_that_serves_as_well() -> None:
+    nodes = (node("n0", used=4), node("n1", used=4), node("n2"))
+    question = Snapshot(nodes, (replaceable(), urgent()))
+    result = answer(question, PREEMPT)
+    assert (result.evictions, sorted(bound(result))) == ((), ["old", "urgent"])
+    assert result.solution.proven
+
+
+@pytest.mark.parametrize("more", [2, 3])
+def test_a_gang_that_begins_anew_gets_its_extras_too(more: int) -> None:
+    """Its place is the only one for the urgent gang, and four GPUs are free for each of the new
+    pods but one.
+    """
+    free = tuple(node(f"f{i}", gpus=4) for i in range(more - 1))
+    question = Snapshot((node("n0", used=4), *free), (replaceable(more), urgent()))
+    result = answer(question, PREEMPT)
+    assert len(bound(result)["old"]) == more - 1
+    assert (result.evicted(), result.tier(TierName.EXTRA)) == (["old"], more - 2)
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+def test_no_bound_forgets_that_a_base_may_begin_anew() -> None:
+    old = replaceable()
+    based = replace(running("based", "n1"), base_gang=old.name)
+    question = Snapshot((node("n0", used=4), node("n1", used=4)), (old, based, urgent()))
     best = optimum(question, PREEMPT)
     assert best.value(TierName.ADMITTED) == 8
     assert not no_answer_is_false(best, question, PREEMPT)
