@@ -101,3 +101,7 @@ def test_every_wrong_line_of_a_trace_is_named() -> None:
     with pytest.raises(ValueError, match=r"line 2: .*\nline 3: .*\nline 5: ") as raised:
         read_jobs([header, "a,0,1,0,8", "b,x,1,1,1", "c,0,1,1,1", "c,0,1,1,1"])
     assert "line 4" not in str(raised.value)
+    with pytest.raises(ValueError, match="line 3: gpus is missing\n") as raised:
+        read_jobs([header, "", "a,0,1,1", "b,x,1,1,1", "c,0,1,1.5,1"])
+    assert "line 4: submit must be a number, not 'x'" in str(raised.value)
+    assert "line 5: pods must be a whole number, not '1.5'" in str(raised.value)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,6 +36,7 @@ from placement.v1 import (
 )
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 #: When the trace begins, if the request does not say what time it is.
 _BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -106,12 +107,13 @@ def read_jobs(lines: Iterable[str]) -> tuple[Job, ...]:
     jobs: list[Job] = []
     problems: list[str] = []
     names: set[str] = set()
-    for number, row in enumerate(rows, start=2):
+    for row in rows:
+        number = rows.line_num
         try:
             job = _job(row, number)
             if job.name in names:
                 raise ValueError(f"name {job.name} is there more than once")
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             problems.append(f"line {number}: {error}")
             continue
         names.add(job.name)
@@ -246,9 +248,9 @@ class _Simulation:
 
 
 def _job(row: dict[str, str], number: int) -> Job:
-    pods, gpus = int(row["pods"]), int(row["gpus"])
-    minimum = int(row.get("minimum") or pods)
-    submit, duration = float(row["submit"]), float(row["duration"])
+    pods, gpus = _number(row, "pods", int), _number(row, "gpus", int)
+    minimum = _number(row, "minimum", int) if row.get("minimum") else pods
+    submit, duration = _number(row, "submit", float), _number(row, "duration", float)
     if pods < 1 or gpus < 0 or not 1 <= minimum <= pods:
         raise ValueError("pods must be at least 1, gpus not negative, minimum from 1 to pods")
     if not (0 <= submit < 1e10 and 0 < duration < 1e10):
@@ -261,9 +263,20 @@ def _job(row: dict[str, str], number: int) -> Job:
         gpus=gpus,
         minimum=minimum,
         required=row.get("required") or "",
-        priority=int(row.get("priority") or 0),
+        priority=_number(row, "priority", int) if row.get("priority") else 0,
         queue=row.get("queue") or "",
     )
+
+
+def _number(row: Mapping[str, str | None], column: str, kind: Callable[[str], N]) -> N:
+    text = row.get(column)
+    if not text:
+        raise ValueError(f"{column} is missing")
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise ValueError(f"{column} must be {what}, not {text!r}") from None
 
 
 def _gang_name(job: Job) -> str:
