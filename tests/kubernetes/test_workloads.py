@@ -83,9 +83,9 @@ def test_domains_of_a_level_are_paths_in_kueues_topology() -> None:
 def test_a_job_set_is_a_gang_with_a_group_for_every_job() -> None:
     sent = only(job_set())
     assert shape(sent) == [("w-0", 3, 3), ("w-1", 3, 3)]
+    # To Kueue all jobs of a replicated job are one pod set.
     assert [(s.required_level, list(s.groups)) for s in sent.packing_scopes] == [
-        ("rack", ["w-0"]),
-        ("rack", ["w-1"]),
+        ("rack", ["w-0", "w-1"])
     ]
 
 

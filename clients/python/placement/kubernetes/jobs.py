@@ -9,12 +9,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
+from placement.kubernetes.kueue_levels import levels_of, roles_of
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At
-from placement.kubernetes.workloads import Made, Role, levels_of, template_of, without_pods
+from placement.kubernetes.workloads import Made, Role, template_of, without_pods
 
 _EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _POD_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name", "jobset.sigs.k8s.io/jobset-name")
@@ -30,9 +32,8 @@ def make_plain(
             _pods_of_job(spec) if one.kind == "Job" else spec.get("replicas").integer(1, least=0)
         )
         template = spec.get("template")
-        required, preferred = levels_of(template)
-        role = Role("pod", template_of(template), count, count, required, preferred)
-        made.add(one, at, one.name, [role])
+        roles, lacking = roles_of("pod", template_of(template), count, count, levels_of(template))
+        made.add(one, at, one.name, roles, unsupported=lacking)
 
 
 def make_job_sets(
@@ -42,17 +43,29 @@ def make_job_sets(
     for one, at in without_pods(objects, pods, _POD_LABELS, problems):
         notes = at.get("metadata").get("annotations").labels()
         roles = []
+        unsupported = [f"annotation {_EXCLUSIVE}"] if _EXCLUSIVE in notes else []
         for entry in at.get("spec").get("replicatedJobs").items():
             name = entry.get("name").required_text()
             job = entry.get("template").get("spec")
             template = job.get("template")
-            required, preferred = levels_of(template)
             pod, count = template_of(template), _pods_of_job(job)
-            roles += [
-                Role(f"{name}-{i}", pod, count, count, required, preferred)
-                for i in range(entry.get("replicas").integer(1, least=0, most=100_000))
-            ]
-        unsupported = [f"annotation {_EXCLUSIVE}"] if _EXCLUSIVE in notes else []
+            levels = levels_of(template, size=count)
+            alone, size = levels.slices
+            unsupported += levels.unsupported
+            if alone and size != count:
+                unsupported.append(f"{levels.cut}, which are no Jobs of {name}")
+            job_of = partial(
+                Role,
+                template=pod,
+                count=count,
+                minimum=count,
+                required=levels.required,
+                preferred=levels.preferred,
+                scope=levels.together or name,
+                alone=alone if size == count else "",
+            )
+            replicas = entry.get("replicas").integer(1, least=0, most=100_000)
+            roles += [job_of(f"{name}-{i}") for i in range(replicas)]
         made.add(one, at, one.name, roles, unsupported=unsupported)
 
 

@@ -12,6 +12,7 @@ from placement.kubernetes import kinds
 from placement.kubernetes.kueue import Kueue
 from placement.kubernetes.kueue_choice import Choice, Chooser, PodSet, free_gpus, order
 from placement.kubernetes.kueue_flavors import requested
+from placement.kubernetes.kueue_levels import levels_in, roles_of
 from placement.kubernetes.kueue_use import has_finished, has_quota
 from placement.kubernetes.label_paths import LabelPaths
 from placement.kubernetes.objects import Object, Objects
@@ -20,7 +21,9 @@ from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.workloads import Made, Role, note, template_of
 
 
-def levels_in(topologies: Mapping[str, Sequence[str]], paths: LabelPaths) -> Callable[[str], str]:
+def level_labels(
+    topologies: Mapping[str, Sequence[str]], paths: LabelPaths
+) -> Callable[[str], str]:
     """A function from a level to the node label of its domains, which Kueue distinguishes by path.
 
     The first Topology that has the level counts; without one its own label says it all.
@@ -56,24 +59,19 @@ def make_kueue_workloads(
         spec = at.get("spec")
         local, queue = spec.get("queueName").text(), _queue(one, kueue)
         choice = choices[one.key]
-        roles = []
+        active, priority = spec.get("active"), spec.get("priority")
+        refusals = ["spec.active: false"] if not active.absent and not active.flag() else []
+        roles: list[Role] = []
         resources: set[str] = set()
         for entry in spec.get("podSets").items():
-            request, pods = entry.get("topologyRequest"), _pod_set(entry)
+            pods = _pod_set(entry)
             resources |= requested(pods.template)
-            roles.append(
-                Role(
-                    entry.get("name").text("main") or "main",
-                    kueue.flavors.restricted(pods.template, queue, choice.flavor),
-                    pods.number,
-                    pods.minimum,
-                    request.get("required").text(),
-                    request.get("preferred").text(),
-                )
-            )
-        active = spec.get("active")
-        priority = spec.get("priority")
-        refusals = ["spec.active: false"] if not active.absent and not active.flag() else []
+            name = entry.get("name").text("main") or "main"
+            template = kueue.flavors.restricted(pods.template, queue, choice.flavor)
+            levels = levels_in(entry.get("topologyRequest"))
+            more, lacking = roles_of(name, template, pods.number, pods.minimum, levels)
+            roles += more
+            refusals += lacking
         if local:
             refusals += kueue.admission.refusals((one.namespace, local), queue, resources)
         if not choice.choices:

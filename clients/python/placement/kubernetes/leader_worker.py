@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from placement.kubernetes.kueue_levels import Levels, levels_of
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At
-from placement.kubernetes.workloads import Made, Role, levels_of, template_of, without_pods
+from placement.kubernetes.workloads import Made, Role, template_of, without_pods
 
 _LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 _LWS_LABEL: Final = "leaderworkerset.sigs.k8s.io/name"
@@ -47,10 +48,20 @@ def make_leader_worker_sets(
         unsupported = [f"annotation {_LWS_EXCLUSIVE}"] if _LWS_EXCLUSIVE in notes else []
         if not inside.get("subGroupPolicy").absent:
             unsupported.append(inside.get("subGroupPolicy").path)
-        required, preferred = levels_of(workers)
-        roles = [Role("leader", template_of(leader), 1, 1)]
+        levels = levels_of(workers)
+        unsupported += levels.unsupported
+        if levels.slices[0]:
+            unsupported.append(levels.cut)
+        first = levels if leader is workers else levels_of(leader)
+        # Kueue makes one pod set without a template for leaders, else two.
+        whole = leader is workers or (levels.together and levels.together == first.together)
+        mine, theirs = (Levels(), Levels()) if whole else (first, levels)
+        required, preferred = (levels.required, levels.preferred) if whole else ("", "")
+        roles = [Role("leader", template_of(leader), 1, 1, mine.required, mine.preferred)]
         if size > 1:
-            roles.append(Role("worker", template_of(workers), size - 1, size - 1))
+            template, rest = template_of(workers), size - 1
+            asked = theirs.required, theirs.preferred
+            roles.append(Role("worker", template, rest, rest, *asked))
         for replica in range(spec.get("replicas").integer(1, least=0, most=_MOST)):
             made.add(
                 one, at, f"{one.name}-{replica}", roles,

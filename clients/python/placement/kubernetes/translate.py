@@ -28,7 +28,7 @@ from placement.kubernetes.kai_queues import read_kai_queues
 from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
 from placement.kubernetes.kueue import Kueue, read_kueue
 from placement.kubernetes.kueue_workloads import (
-    levels_in,
+    level_labels,
     make_kueue_workloads,
     owners_of_waiting,
 )
@@ -192,7 +192,7 @@ def _make_workloads(
 ) -> Made:
     """The gangs and pods of workloads whose pods are not in the input."""
     topologies = read_topologies(objects.of_kind(kinds.KUEUE_TOPOLOGIES), problems)
-    made = Made(levels_in(topologies, paths))
+    made = Made(level_labels(topologies, paths))
     pods = objects.pods
     # Kueue's Workloads stand for the objects that own them.
     owned = owners_of_waiting(objects.of_kind(kinds.KUEUE_WORKLOADS))

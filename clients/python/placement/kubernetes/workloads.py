@@ -20,16 +20,14 @@ from placement.kubernetes.times import read_time
 #: More pods of one workload are a typing error, and would fill the memory.
 _MOST_PODS: Final = 200_000
 
-_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
-_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Role:
     """Alike pods of a workload: a group of the gang.
 
     `template` is a pod template as parsed, `count` how many there are, of which `minimum` must
-    run. `required` and `preferred` are levels for the pods of the role.
+    run. `required` and `preferred` are levels for the pods of the role, or of all roles with the
+    same `scope` together; `alone` is a required level for those of the role itself.
     """
 
     name: str
@@ -38,6 +36,8 @@ class Role:
     minimum: int
     required: str = ""
     preferred: str = ""
+    scope: str = ""
+    alone: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,10 +83,9 @@ class Made:
             self.pods.extend(pods)
             everybody += (pod.key for pod in pods)
             groups.append(Group(role.name, role.minimum, tuple(pod.key for pod in pods)))
-            if together is None:
-                levels = self.level(role.required), self.level(role.preferred)
-                scopes.append(_scope(role.name, (role.name,), *levels))
-        if together is not None:
+        if together is None:
+            scopes += self._scopes(roles)
+        else:
             groups = [Group("pods", together, tuple(everybody))]
         labels = metadata.get("labels").labels()
         body = {"metadata": {"labels": labels, "annotations": metadata.get("annotations").labels()}}
@@ -104,6 +103,17 @@ class Made:
             )
         )
 
+    def _scopes(self, roles: Sequence[Role]) -> Iterator[v1.PackingScope | None]:
+        shared: dict[str, list[Role]] = {}
+        for role in roles:
+            shared.setdefault(role.scope or role.name, []).append(role)
+        for name, several in shared.items():
+            groups = tuple(role.name for role in several)
+            levels = self.level(several[0].required), self.level(several[0].preferred)
+            yield _scope(name, groups, *levels)
+        for role in roles:
+            yield _scope(role.name, (role.name,), self.level(role.alone), "")
+
 
 def template_of(at: At) -> Mapping[str, Any]:
     """A pod template; noted when it has no spec."""
@@ -111,12 +121,6 @@ def template_of(at: At) -> Mapping[str, Any]:
         at.get("spec").problem("is missing")
         return {}
     return dict(at.value)
-
-
-def levels_of(template: At) -> tuple[str, str]:
-    """Required and preferred level that Kueue's annotations of a pod template ask for."""
-    notes = template.get("metadata").get("annotations").labels()
-    return notes.get(_REQUIRED, ""), notes.get(_PREFERRED, "")
 
 
 class Workload(NamedTuple):
