@@ -77,6 +77,7 @@ class RackColumns:
         for kind in self.kinds:
             self._kinds_of.setdefault(frozenset(kind.pools), []).append(kind)
         self._alike_in: dict[int, list[_Alike]] = {}
+        self._lps: dict[int, _BlockLp] = {}
         #: Blocks and parts that their racks hold if these may be mixed.
         self._held: set[tuple[int, Column]] = set()
         #: Columns of each sort, in the order in which they were found.
@@ -152,13 +153,9 @@ class RackColumns:
                 price, size = prices.get(kind, 0.0), kind.size
                 if price <= 0 or size > most:
                     continue
-                before = worth.copy()
-                for _ in range(most // size):
-                    more = worth[:, :-size] + price
-                    if not (more > worth[:, size:]).any():
-                        break
-                    np.maximum(worth[:, size:], more, out=worth[:, size:])
-                steps.append((kind, worth > before))
+                after = _with_more(worth, size, price)
+                steps.append((kind, after > worth))
+                worth = after
             worth[count > alike.nodes[:, i, None]] = NEVER
         return worth, steps
 
@@ -187,10 +184,10 @@ class RackColumns:
         key = block, tuple(asked.items())
         if key in self._held:
             return None
-        lp = _BlockLp(self.racks[block], asked)
-        for sort in self.racks[block]:
-            for column in self.known[sort]:
-                lp.add(sort, column)
+        if block not in self._lps:
+            self._lps[block] = _BlockLp(self.racks[block], self.kinds)
+        lp = self._lps[block]
+        lp.ask(asked)
         best, found = 0.0, None
         while lp.solve() and lp.value > ROUNDING:
             prices = lp.prices
@@ -216,6 +213,22 @@ class RackColumns:
         return extended
 
 
+def _with_more(worth: Floats, size: int, price: float) -> Floats:
+    """What so many nodes are worth [G, nodes] if any number of parts of a size may be added."""
+    groups, nodes = worth.shape
+    turns = -(-nodes // size)
+    padded = np.full((groups, turns * size), NEVER)
+    padded[:, :nodes] = worth
+    # Whatever is added to so many nodes, the rest of a division by the size stays.
+    by_rest = padded.reshape(groups, turns, size)
+    added = price * np.arange(turns)[:, None]
+    most = np.maximum.accumulate(by_rest - added, axis=1) + added
+    found = most.reshape(groups, -1)[:, :nodes]
+    # What is hardly more is an error of floats, and so is what nothing was added to.
+    more: Bools = (found > worth + ROUNDING) & (found > NEVER / 2)
+    return np.where(more, found, worth)
+
+
 def _nodes_up_to(sort: RackSort, order: Sequence[frozenset[int]]) -> list[int]:
     """How many nodes of a rack each set of pools and all before it have together."""
     return [sort.within(frozenset().union(*order[: i + 1])) for i in range(len(order))]
@@ -227,13 +240,15 @@ def _nests(sort: RackSort, order: Sequence[frozenset[int]]) -> bool:
 
 
 class _BlockLp:
-    """The fewest nodes' worth of parts that are left over, where racks hold shares of columns."""
+    """The fewest nodes' worth of parts that are left over, where racks of a block hold shares of
+    columns.
+    """
 
-    def __init__(self, racks: Mapping[RackSort, int], parts: Mapping[Kind, int]) -> None:
-        self.parts = parts
+    def __init__(self, racks: Mapping[RackSort, int], kinds: Iterable[Kind]) -> None:
+        self.parts: Mapping[Kind, int] = {}
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         infinity = self._solver.infinity()
-        self._cover = {kind: self._solver.Constraint(n, infinity) for kind, n in parts.items()}
+        self._cover = {kind: self._solver.Constraint(0, infinity) for kind in kinds}
         self._racks = {sort: self._solver.Constraint(-infinity, n) for sort, n in racks.items()}
         goal = self._solver.Objective()
         for kind, row in self._cover.items():
@@ -242,14 +257,20 @@ class _BlockLp:
             goal.SetCoefficient(left_over, kind.size)
         goal.SetMinimization()
 
+    def ask(self, parts: Mapping[Kind, int]) -> None:
+        """From now on these are the parts."""
+        for kind in self.parts:
+            self._cover[kind].SetLb(0)
+        for kind, n in parts.items():
+            self._cover[kind].SetLb(n)
+        self.parts = parts
+
     def add(self, sort: RackSort, column: Column) -> None:
         """A rack may hold these parts, as far as they are asked for."""
-        mine = [(self._cover[kind], n) for kind, n in column if kind in self._cover]
-        if mine:
-            share = self._solver.NumVar(0, self._solver.infinity(), "")
-            self._racks[sort].SetCoefficient(share, 1)
-            for row, n in mine:
-                row.SetCoefficient(share, n)
+        share = self._solver.NumVar(0, self._solver.infinity(), "")
+        self._racks[sort].SetCoefficient(share, 1)
+        for kind, n in column:
+            self._cover[kind].SetCoefficient(share, n)
 
     def solve(self) -> bool:
         """Whether it was solved; then what it says is read, which is lost with the next column."""
@@ -257,7 +278,7 @@ class _BlockLp:
             return False
         self.value: float = self._solver.Objective().Value()
         self.prices = {
-            kind: min(max(0.0, row.dual_value()), kind.size) for kind, row in self._cover.items()
+            kind: min(max(0.0, self._cover[kind].dual_value()), kind.size) for kind in self.parts
         }
         self.rents = {sort: -row.dual_value() for sort, row in self._racks.items()}
         return True

@@ -41,6 +41,24 @@ def test_no_content_of_a_rack_is_worth_more_than_the_best_column(seed: int, luck
         assert max(held)[0] == best
 
 
+@given(st.integers(0, 10_000))
+def test_what_was_asked_before_changes_no_answer(luck: int) -> None:
+    rng = random.Random(luck)
+    pools = [(0, 1, 2), (1, 2), (2,)]
+    kinds = sorted({Kind(rng.choice(pools), rng.randint(1, 4)) for _ in range(4)})
+    racks = {RackSort(0, tuple((q, rng.randint(1, 3)) for q in range(3))): [0, 1] for _ in range(2)}
+    blocks = cast("Blocks", SimpleNamespace(order=[0], racks=racks, choosiness={0: 0, 1: 1, 2: 2}))
+    columns = RackColumns(blocks, kinds)
+    for _ in range(4):
+        asked = {kind: rng.randint(0, 3) for kind in kinds}
+        prices = columns.prices_against(0, asked)
+        alone = RackColumns(blocks, kinds).prices_against(0, asked)
+        assert (prices is None) == (alone is None)
+        if prices is not None:
+            (most,) = columns.worths(prices).values()
+            assert sum(prices.get(kind, 0.0) * n for kind, n in asked.items()) > most
+
+
 def subsets(kinds: Sequence[Kind]) -> Iterator[Sequence[Kind]]:
     """All of some kinds together, in every way."""
     return chain.from_iterable(combinations(kinds, n) for n in range(len(kinds) + 1))
