@@ -11,11 +11,12 @@ from __future__ import annotations
 from placement_service.cp_sat.admission_master import Torn
 from placement_service.cp_sat.block_contents import Filled
 from placement_service.cp_sat.block_room import TooManyPatterns
-from placement_service.search.block_guess import BlockGuess, Guess
+from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_stage import told
 from placement_service.search.block_swaps import settle
 from placement_service.search.guess_filling import GuessFilling
+from placement_service.search.guesses import Guess
 from placement_service.search.incumbent import State
 from placement_service.search.place_stage import confirm_places, least_torn, wide_places
 
@@ -78,15 +79,26 @@ def _loose_share(mine: BlockProblem) -> float:
 def _take_most(mine: BlockProblem, guess: BlockGuess) -> None:
     """Take a plan without the gangs that have no block in the best guess, or whose small pods find
     no room there. These are placed as well as they can be: others find there what they improve.
+    The guess with most gangs whole is where they begin.
     """
-    if guess.nearly is None:
-        return
+    found = _written(mine, guess, guess.nearly)
+    if found is not None:
+        mine.take(found)
+    if guess.partly is not guess.nearly:
+        found = _written(mine, guess, guess.partly) or found
+    if found is not None:
+        mine.state.begun = mine.decoded(found)
+
+
+def _written(mine: BlockProblem, guess: BlockGuess, one: Guess | None) -> Filled | None:
+    """The content of blocks as a guess says; None where something finds no room."""
+    if one is None:
+        return None
     for beside_small in (True, False):
-        filling = GuessFilling(mine, guess.nearly, guess.fitting, beside_small=beside_small)
-        filled = filling.filled()
-        if filled is not None:
-            mine.take(filled)
-            return
+        found = GuessFilling(mine, one, guess.fitting, beside_small=beside_small).filled()
+        if found is not None:
+            return found
+    return None
 
 
 def _first(state: State, guess: BlockGuess) -> Guess | None:

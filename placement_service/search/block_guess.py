@@ -12,8 +12,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from placement_service.search.gang_bundles import (
     without_one,
 )
 from placement_service.search.gang_pieces import Parts, PieceCutter, parts_of
+from placement_service.search.guesses import Begun, Guess, Item, Settled, Try
 from placement_service.search.rack_fitting import RackFitting
 
 T = TypeVar("T")
@@ -49,45 +49,6 @@ MOST_LOOSE = 200
 
 #: A gang that must not be torn, or a piece of one that is, costs so many times as much.
 FIRM = 20
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Guess:
-    """Bundles whole in a block, by bundle and block; the parts of torn gangs: their class and
-    parts by kind and block; and `picky` parts of gangs that name no block. Blocks are places in
-    `Blocks.order`.
-    """
-
-    whole: Counter[tuple[Bundle, int]]
-    torn: Sequence[tuple[int, Counter[tuple[Kind, int]]]]
-    picky: Counter[tuple[Kind, int]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Try:
-    """A guess of which some bundles (`nowhere`) have no block, and what these cost."""
-
-    guess: Guess
-    nowhere: Sequence[int]
-    cost: int
-
-
-class _Begun(NamedTuple):
-    """How many bundles need a block, by place, and the classes of torn gangs."""
-
-    gangs: Counter[int]
-    torn: list[int]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Item:
-    """What gets one block: a bundle, a picky part, or a piece of a torn gang."""
-
-    parts: Parts
-    takes: Ints
-    small: Ints
-    cost: int
-    tearable: bool
 
 
 class BlockGuess:
@@ -115,7 +76,10 @@ class BlockGuess:
         most = max((self._size(bundle) for bundle in self._bundles), default=0)
         self._firm = FIRM * round(self.rows.unit * (TORN + TORN_SHARE * most))
         #: The best guess in which some gangs had no block, and what these cost.
-        self._nearly: _Try | None = None
+        self._nearly: Try | None = None
+        #: The guess with most gangs whole in blocks, which may leave out others.
+        self.partly: Guess | None = None
+        self._most = 0
         #: How many gangs the last answer tears.
         self.torn = 0
         self._steps = 0
@@ -192,9 +156,9 @@ class BlockGuess:
         """The best guess that was made, also if it leaves out gangs."""
         return None if self._nearly is None else self._nearly.guess
 
-    def _begin(self) -> _Begun:
+    def _begin(self) -> Begun:
         """The gangs of the target, where those are torn that no block has room for."""
-        begun = _Begun(Counter(self._wanted), [])
+        begun = Begun(Counter(self._wanted), [])
         self.torn = 0
         for i in range(len(self._bundles)):
             tearable = may_be_apart(self._bundles[i], self.mine.classes)
@@ -224,23 +188,26 @@ class BlockGuess:
         if may_be_apart(apart.rest, self.mine.classes) and not self._able(rest):
             self._tear(rest, gangs, torn)
 
-    def _best(self, gangs: Counter[int], torn: Sequence[int]) -> _Try | None:
+    def _best(self, gangs: Counter[int], torn: Sequence[int]) -> Try | None:
         """The best of some guesses, up to one that costs nothing."""
         p = self.parameters
         rounds = p.assign_torn_rounds if self.torn else p.assign_rounds
-        best: _Try | None = None
-        times = 0
+        best: Try | None = None
+        times = more = 0
         begin, self._failed = int(self._failed), False
         for i in range(begin, rounds):
             if self._is_over():
                 break
             strict = not i % 2
-            found = self._guess(gangs, torn, strict=strict, more=i // p.assign_torn_more)
+            found = self._guess(gangs, torn, strict=strict, more=i // p.assign_torn_more + more)
             if found is None and not strict:
                 # Racks do not hold what rows allow, and it takes too long to learn why.
-                break
+                if not torn:
+                    break
+                more += 1
             if found is None:
                 continue
+            self._keep(found.guess)
             if self._nearly is None or found.cost < self._nearly.cost:
                 self._nearly = found
             times += best is not None and found.cost == best.cost
@@ -254,12 +221,12 @@ class BlockGuess:
     def _is_over(self) -> bool:
         return self.mine.state.left <= self._kept or self._steps > self.parameters.assign_all_steps
 
-    def _item(self, i: int) -> _Item:
+    def _item(self, i: int) -> Item:
         """What a bundle takes."""
         members, classes = self._bundles[i].members, self.mine.classes
         rows, size = self.rows, self._size(self._bundles[i])
         tearable = may_be_apart(self._bundles[i], classes)
-        return _Item(
+        return Item(
             [kind for c, n in members for kind in parts_of(classes[c]) * n],
             sum((n * rows.takes[c] for c, n in members), np.zeros_like(rows.takes[0])),
             sum((n * rows.small.takes[c] for c, n in members), np.zeros_like(rows.small.takes[0])),
@@ -269,7 +236,7 @@ class BlockGuess:
 
     def _guess(
         self, gangs: Counter[int], torn: Sequence[int], *, strict: bool, more: int
-    ) -> _Try | None:
+    ) -> Try | None:
         """Blocks for all gangs and for pieces of torn ones; None where they do not fit.
 
         A strict one places all gangs. Of the torn ones some are cut into `more` pieces.
@@ -308,7 +275,9 @@ class BlockGuess:
                 search.add(k)
         settled = self._settle(search, items, strict=strict)
         self._steps += search.steps
-        if not settled:
+        if not settled.held:
+            if settled.nearest is not None:
+                self._keep_what_fits(search.content, settled.nearest, items, some)
             return None
         count = search.count
         nowhere = [k for k, n in enumerate(count[:, -1].tolist()) for _ in range(n)]
@@ -325,34 +294,70 @@ class BlockGuess:
             list(zip(torn, parts, strict=True)),
             _where(picky, count[len(some) :]),
         )
-        return _Try(guess, [some[k] for k in nowhere], int(count[:, -1] @ costs))
+        return Try(guess, [some[k] for k in nowhere], int(count[:, -1] @ costs))
 
-    def _firm_item(self, parts: Parts) -> _Item:
+    def _inside(self, content: Ints) -> Counter[Kind]:
+        """Parts by kind, of which there are any."""
+        both = zip(self.rows.kinds, content.tolist(), strict=True)
+        return Counter({kind: n for kind, n in both if n})
+
+    def _keep_what_fits(
+        self, content: Ints, count: Ints, items: Sequence[Item], some: Sequence[int]
+    ) -> None:
+        """Of an assignment keep the bundles that racks hold, the first of the items."""
+        whole: Counter[tuple[Bundle, int]] = Counter()
+        for b, block in enumerate(self.mine.blocks.order):
+            mine = count[: len(some), b].copy()
+            while mine.any():
+                misfit = self.fitting.misfit(block, self._inside(mine @ content[: len(some)]))
+                if misfit is None:
+                    break
+                able = np.flatnonzero(mine * content[: len(some), self.rows.kinds.index(misfit)])
+                mine[min(able.tolist(), key=lambda k: len(items[k].parts))] -= 1
+            pairs = zip(some, mine.tolist(), strict=True)
+            whole.update({(self._bundles[i], b): n for i, n in pairs if n})
+        self._keep(Guess(whole, (), Counter()))
+
+    def _keep(self, guess: Guess) -> None:
+        """Keep a guess if more lies whole in it than in those before."""
+        nodes = sum(self._size(bundle) * n for (bundle, _), n in guess.whole.items())
+        if nodes > self._most:
+            self._most, self.partly = nodes, guess
+
+    def _firm_item(self, parts: Parts) -> Item:
         small = _by_kind(parts, self.rows.kinds) @ self.rows.small.parts
-        return _Item(parts, self._cutter.takes(parts), small, self._firm, tearable=False)
+        return Item(parts, self._cutter.takes(parts), small, self._firm, tearable=False)
 
-    def _settle(self, search: BlockAssignment, items: Sequence[_Item], *, strict: bool) -> bool:
-        """Run until racks hold what blocks hold; whether they do."""
+    def _settle(self, search: BlockAssignment, items: Sequence[Item], *, strict: bool) -> Settled:
+        """Run until racks hold what blocks hold."""
         tearable = np.array([item.tearable for item in items], dtype=bool)
         p = self.parameters
         longer = p.assign_unlike_longer if strict and self.mine.blocks.mixed else 1
         steps = longer * (p.assign_strict_steps if strict else p.assign_steps)
+        nearest: Ints | None = None
+        fewest = len(self.mine.blocks.order) + 1
         for _ in range(p.assign_strict_corrections if strict else p.assign_corrections):
             search.run(steps, in_vain=longer * p.assign_in_vain, until=self._is_over)
             if self._is_over():
-                return False
+                break
             if not strict:
                 search.relieve(tearable)
             if search.cost if strict else search.over:
-                return False
+                break
             if search.count[:, -1].sum() > p.assign_torn:
                 # It is given up, whatever the racks say.
-                return True
-            if not self._learn_small(search, items) and not self._learn_racks(search):
-                return True
-        return False
+                return Settled(held=True)
+            if self._learn_small(search, items):
+                continue
+            count = search.count.copy()
+            crowded = self._learn_racks(search)
+            if not crowded:
+                return Settled(held=True)
+            if crowded < fewest:
+                fewest, nearest = crowded, count
+        return Settled(held=False, nearest=nearest)
 
-    def _learn_small(self, search: BlockAssignment, items: Sequence[_Item]) -> bool:
+    def _learn_small(self, search: BlockAssignment, items: Sequence[Item]) -> bool:
         """Obey rows of small pods that blocks break; whether there are any."""
         small = self.rows.small
         takes = _stacked([item.small for item in items], small.takes.shape[1])
@@ -364,30 +369,26 @@ class BlockGuess:
             self.rows = self._cutter.rows = self.rows.with_small(broken)
         return bool(len(broken))
 
-    def _learn_racks(self, search: BlockAssignment) -> bool:
-        """Obey rows against what racks of some blocks do not hold; whether there are any."""
-        broken = False
+    def _learn_racks(self, search: BlockAssignment) -> int:
+        """Obey rows against what racks of some blocks do not hold; of how many."""
+        broken = 0
         unsettled: list[tuple[int, Kind, Counter[Kind]]] = []
         for b, block in enumerate(self.mine.blocks.order):
             if search.is_over(b):
                 # A row against another block already says so of this one.
                 continue
-            inside: Counter[Kind] = Counter()
-            held = search.count[:, b] @ search.content
-            for kind, n in zip(self.rows.kinds, held.tolist(), strict=True):
-                if n:
-                    inside[kind] = n
+            inside = self._inside(search.count[:, b] @ search.content)
             misfit = self.fitting.misfit(block, inside)
             if misfit is None:
                 continue
             if self._learn(search, b, inside):
-                broken = True
+                broken += 1
             else:
                 unsettled.append((b, misfit, inside))
         # Where gangs move anyway it need not be known yet.
         for b, misfit, inside in () if broken else unsettled:
             if not self.fitting.pack(self.mine.blocks.order[b], inside):
-                broken = True
+                broken += 1
                 search.forbid(b, self.rows.tightest[misfit])
         return broken
 

@@ -84,14 +84,19 @@ class BlockProblem:
             rest=rest,
         )
 
-    def encoded(self) -> Filled:
-        """The plan there is, as counts."""
-        return BlockEncoding(self.blocks, self.classes).filled(self.state.plan)
+    def encoded(self, plan: Plan | None = None) -> Filled:
+        """A plan as counts; without one, the plan there is."""
+        chosen = self.state.plan if plan is None else plan
+        return BlockEncoding(self.blocks, self.classes).filled(chosen)
+
+    def decoded(self, found: Filled) -> Plan:
+        """Counts as a plan."""
+        return BlockDecoding(self.blocks, self.classes, found).plan()
 
     def take(self, found: Filled) -> None:
         """Decodes the counts, adds gangs that found no room, and keeps what is better."""
         state = self.state
-        plan = BlockDecoding(self.blocks, self.classes, found).plan()
+        plan = self.decoded(found)
         if state.accept(plan) and state.packs:
             return
         order = orders(self.problem)[0]

@@ -69,12 +69,16 @@ def told(state: State, *, most_nodes: int = 0) -> BlockProblem | None:
 
 
 def _fill(mine: BlockProblem) -> Filled | None:
-    """Fills one block after another, then places the rest in all blocks at once."""
-    held = _block_after_block(mine)
+    """Fills one block after another, where nothing is begun, then places the rest in all blocks
+    at once.
+    """
+    begun = mine.encoded(mine.state.begun) if mine.state.begun else None
+    held = _block_after_block(mine) if begun is None else begun.whole
     if mine.state.left <= mine.parameters.least_seconds:
-        return None
+        return begun
     model = mine.model(mine.blocks.order, mine.wanted, held=held, pooled=True)
-    return settle(mine, model, effort=mine.parameters.block_rest_effort)
+    found = settle(mine, model, effort=mine.parameters.block_rest_effort, start=begun)
+    return begun if found is None else found
 
 
 def _block_after_block(mine: BlockProblem) -> Held:

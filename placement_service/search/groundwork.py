@@ -34,8 +34,8 @@ from placement_service.search.parameters import DEFAULTS, SearchParameters
 @dataclass(frozen=True, slots=True, eq=False)
 class Ahead:
     """What a search knows that began before the first answer: the best of its plans and what it is
-    worth, bounds of all goals, its `target` and `layout`, and whether blocks were found for it
-    (`assigned`).
+    worth, bounds of all goals, its `target` and `layout`, whether blocks were found for it
+    (`assigned`), and else for which of it (`begun`).
     """
 
     plan: Plan
@@ -44,6 +44,7 @@ class Ahead:
     target: tuple[GangIdx, ...]
     layout: Layout | None
     assigned: bool
+    begun: Plan
 
 
 class Groundwork:

@@ -14,8 +14,8 @@ from placement_service.cp_sat.block_contents import Filled, LargePart, Sizes
 from placement_service.cp_sat.block_parts import Kind, RackSort
 from placement_service.cp_sat.block_shapes import Ways
 from placement_service.formulation.arrays import MANY, Ints
-from placement_service.search.block_guess import Guess
 from placement_service.search.block_problem import BlockProblem
+from placement_service.search.guesses import Guess
 from placement_service.search.rack_content import RackContent
 from placement_service.search.rack_fitting import RackFitting
 

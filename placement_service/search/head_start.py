@@ -53,4 +53,12 @@ def _begun(ground: Groundwork, deadline: float, until: Callable[[], bool]) -> Ah
     if mine is None or mine.leaves_out:
         return None
     assigned = assign(mine)
-    return Ahead(state.plan, state.worth, state.bounds, state.target, state.layout, assigned)
+    return Ahead(
+        state.plan,
+        state.worth,
+        state.bounds,
+        state.target,
+        state.layout,
+        assigned,
+        state.begun,
+    )

@@ -76,6 +76,9 @@ class State:
         self._best: dict[int, int] = {}
         self.target: tuple[GangIdx, ...] = ()
         self.layout: Layout | None = None
+        #: Gangs of the target that have blocks, where not all have one. It may be worth less than
+        #: other plans, and is easier to complete.
+        self.begun: Plan = {}
         self.fewest: dict[GangIdx, int] = {}
         #: So many goals have bounds that hold: those behind a tier of which some may still be
         #: spent are bounded for plans that spend nothing.
@@ -264,7 +267,7 @@ class State:
         """Take what a search found that began before there was a first answer, of which nothing
         may be spent.
         """
-        self.target, self.layout = ahead.target, ahead.layout
+        self.target, self.layout, self.begun = ahead.target, ahead.layout, ahead.begun
         for i, bound in enumerate(ahead.bounds):
             self._tighten(i, bound)
         if not self._accept(ahead.plan, ahead.worth):

@@ -160,7 +160,7 @@ class SearchParameters:
     assign_unlike_longer: int = 4
     #: Steps of all guesses together.
     assign_all_steps: int = 2_500
-    assign_corrections: int = 5
+    assign_corrections: int = 10
     assign_strict_corrections: int = 30
     #: Effort to find racks of a block for parts that best fit does not place, and the seconds that
     #: cut it short: mostly it takes five milliseconds.

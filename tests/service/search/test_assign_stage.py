@@ -13,19 +13,22 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from bench.instances import Instance
+from placement_service.cp_sat.block_contents import Held
 from placement_service.cp_sat.block_parts import MIXED, Kind, RackSort
 from placement_service.cp_sat.rack_columns import Prices, RackColumns
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.verify import verify
-from placement_service.search import block_guess
+from placement_service.search import block_guess, block_stage
 from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.block_assignment import BlockAssignment, Pieces
 from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_rows import block_rows, rack_row
+from placement_service.search.block_stage import fill_blocks
 from placement_service.search.gang_pieces import PieceCutter, parts_of
 from placement_service.search.guess_filling import GuessFilling
 from placement_service.search.incumbent import State
@@ -63,6 +66,32 @@ def test_racks_of_unlike_nodes_are_filled_at_once_where_many_nodes_are_of_no_rac
     assert state.packs
     full = counted(Instance("cpu_shapes", {"blocks": 3, "gangs": 40, "load": 1.5}, 1).snapshot())
     assert not assign_blocks(full)
+
+
+def test_where_not_all_gangs_have_a_block_filling_goes_on_with_those_that_have_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    params = {"blocks": 3, "gangs": 30, "scattered": 1}
+    few = replace(DEFAULTS, assign_share=1.0, block_fillings_in_vain=2, block_swaps_in_vain=2)
+    snapshot = Instance("pools", params, 1).snapshot()
+    state = counted(snapshot, few)
+    problem, mine = state.problem, BlockProblem(state)
+    assert not assign_blocks(state)
+    assert len(state.begun) > 0.9 * len(state.target)
+    assignments = to_solution(problem, state.begun).assignments
+    assert not verify(snapshot, Policy(), name_pods(snapshot, assignments))
+    whole = sum(mine.encoded(state.begun).whole.values())
+    assert whole > 0.9 * len(state.begun)
+
+    def anew(mine: BlockProblem) -> Held:
+        raise AssertionError("blocks are filled anew")
+
+    monkeypatch.setattr(block_stage, "_block_after_block", anew)
+    fill_blocks(state, anew=True)
+    monkeypatch.undo()
+    without = counted(snapshot, few)
+    fill_blocks(without, anew=True)
+    assert state.worth.rank >= without.worth.rank
 
 
 def test_what_names_no_block_gets_one_where_the_blocks_that_are_left_have_no_room() -> None:
