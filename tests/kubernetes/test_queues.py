@@ -98,6 +98,17 @@ def test_elastic_quotas_count_gpus_together_and_name_their_parent() -> None:
     assert dict(found["team"].limit) == {"rdma/hca": 3}
 
 
+def test_what_is_not_kept_free_for_a_queue_is_warned_of() -> None:
+    lends = quota("lends", min={"cpu": "4"})
+    keeps = quota("keeps", min={"cpu": "4"})
+    keeps["metadata"]["labels"][f"{QUOTA}allow-lent-resource"] = "false"
+    reserves = volcano_queue("reserves", guarantee={"resource": {"cpu": 2}})
+    warned = [
+        one for one in said(translated(lends, keeps, reserves).warnings) if "kept free" in one
+    ]
+    assert [one.partition(":")[0] for one in warned] == ["ElasticQuota ml/keeps", "Queue reserves"]
+
+
 def test_a_quota_larger_than_can_be_counted_limits_nothing() -> None:
     """So koord-scheduler writes the quotas that it makes itself: 2^63 / 5."""
     found = queues(quota("koordinator-default-quota", max={"cpu": "1844674407370955161"}))

@@ -16,24 +16,30 @@ from placement.kubernetes.queues import Queue, with_gpus
 from placement.kubernetes.reading import At, Findings
 
 _PARENT: Final = "quota.scheduling.koordinator.sh/parent"
+_LENDS: Final = "quota.scheduling.koordinator.sh/allow-lent-resource"
 _NAMESPACES: Final = "quota.scheduling.koordinator.sh/namespaces"
 
 
-def read_elastic_quotas(objects: Iterable[Object], problems: list[Problem]) -> list[Queue]:
+def read_elastic_quotas(
+    objects: Iterable[Object], problems: list[Problem], warnings: list[Problem]
+) -> list[Queue]:
     """All quotas in input order."""
     quotas = []
     for one in objects:
         findings: Findings = {}
         at = At(one.body, findings)
+        labels = at.get("metadata").get("labels").labels()
+        guaranteed = at.get("spec").get("min").amounts(round_up=False, capped=True)
+        if labels.get(_LENDS) == "false" and any(guaranteed.values()):
+            text = "what it does not lend is not kept free for it"
+            warnings.append(one.problem(f"metadata.labels[{_LENDS}]", text))
         quotas.append(
             Queue(
                 object=one,
                 name=one.name,
-                parent=at.get("metadata").get("labels").labels().get(_PARENT, ""),
+                parent=labels.get(_PARENT, ""),
                 limit=with_gpus(at.get("spec").get("max").amounts(round_up=False, capped=True)),
-                guaranteed=with_gpus(
-                    at.get("spec").get("min").amounts(round_up=False, capped=True)
-                ),
+                guaranteed=with_gpus(guaranteed),
                 serves_namespace=True,
                 namespaces=_namespaces(at.get("metadata").get("annotations")),
             )

@@ -318,8 +318,8 @@ def _read_queues(
     return tree(
         [
             *read_kai_queues(objects.of_kind(kinds.KAI_QUEUES), problems),
-            *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), problems),
-            *read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), problems),
+            *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), problems, warnings),
+            *read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), problems, warnings),
             *kueue.queues.queues,
         ],
         kueue.local_queues,

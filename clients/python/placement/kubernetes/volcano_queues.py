@@ -18,7 +18,9 @@ from placement.kubernetes.reading import At, Findings
 _ROOT: Final = "root"
 
 
-def read_volcano_queues(objects: Sequence[Object], problems: list[Problem]) -> list[Queue]:
+def read_volcano_queues(
+    objects: Sequence[Object], problems: list[Problem], warnings: list[Problem]
+) -> list[Queue]:
     """All queues in input order."""
     names = {one.name for one in objects}
     queues = []
@@ -27,6 +29,9 @@ def read_volcano_queues(objects: Sequence[Object], problems: list[Problem]) -> l
         spec = At(one.body, findings).get("spec")
         deserved = spec.get("deserved").amounts(round_up=False, capped=True)
         reserved = spec.get("guarantee").get("resource").amounts(round_up=False, capped=True)
+        if any(reserved.values()):
+            text = "what is reserved for it is guaranteed, but not kept free"
+            warnings.append(one.problem("spec.guarantee.resource", text))
         parent = spec.get("parent").text()
         queues.append(
             Queue(
