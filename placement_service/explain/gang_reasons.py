@@ -19,7 +19,7 @@ that no way was found. Gangs that differ only in name share their reasons.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -32,6 +32,7 @@ from placement_service.explain.blocking_gangs import Lack, Rivals, residual_afte
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Needs
 from placement_service.explain.capacity_reasons import Finding, Shortfalls
 from placement_service.explain.extra_reasons import Extras
+from placement_service.explain.level_reasons import LevelReasons
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.explain.protected_gangs import ProtectedGangs
 from placement_service.explain.queue_reasons import QueueReasons
@@ -122,6 +123,7 @@ class _Explainer:
         self.after = (
             Headroom(kinds, residual_after(problem, self.plan)) if self.plan else self.empty
         )
+        self._levels = LevelReasons(snapshot, problem)
         self._queue_names = {q.name for q in snapshot.queues}
         self._reserved = ReservationReasons(snapshot, problem, rules)
         self._queues = QueueReasons(problem, self.plan)
@@ -240,59 +242,8 @@ class _Explainer:
         """Reasons that no room could change."""
         source = self.snapshot.gangs[gang.index]
         return standing_reasons(source, self.placed, self._queue_names) + tuple(
-            self._hopeless(gang)
+            self._levels.of(source)
         )
-
-    @cached_property
-    def _domains_of(self) -> dict[str, int]:
-        """How many domains each level has, by its key."""
-        return {level.key: level.count for level in self.problem.levels}
-
-    def _is_a_level(self, key: str) -> bool:
-        """Whether any node has the label."""
-        return self._domains_of.get(key, 0) > 0
-
-    def _hopeless(self, gang: Gang) -> Iterator[Reason]:
-        """Required levels that no node has, or that running pods already broke."""
-        source = self.snapshot.gangs[gang.index]
-        group = {g.name: g for g in source.groups}
-        for scope in source.packing_scopes:
-            key = scope.required_level
-            if not key:
-                continue
-            missing = sum(group[name].missing for name in scope.groups)
-            about = words.groups(scope.groups)
-            if missing and not self._is_a_level(key):
-                yield Reason(
-                    ReasonCode.NO_SUCH_LEVEL,
-                    f"no node has the label {key}, of which {about} must share one value.",
-                    level=key,
-                    asked=missing,
-                )
-                continue
-            nodes = self.snapshot.columns
-            where: dict[str, int] = {}
-            outside: dict[str, int] = {}
-            for pod in (p for name in scope.groups for p in group[name].running_pods):
-                row = nodes.row_of.get(pod.node)
-                home = None if row is None else nodes[row]
-                if home is None:
-                    places, place = outside, f"{pod.node.removeprefix('nodes/')}, which is gone"
-                elif key not in home.labels:
-                    places, place = outside, f"{home.short_name} without the label"
-                else:
-                    places, place = where, f"{words.level_word(key)} {home.labels[key]}"
-                places[place] = places.get(place, 0) + 1
-            if len(where) > 1 or outside:
-                everywhere = words.listed([*sorted(where), *sorted(outside)])
-                yield Reason(
-                    ReasonCode.REQUIRED_DOMAIN_BROKEN,
-                    f"running pods of {about} are in {everywhere}, "
-                    f"where one {words.level_word(key)} is required (level {key}).",
-                    level=key,
-                    asked=sum(where.values()) + sum(outside.values()),
-                    found=max(where.values(), default=0),
-                )
 
     def _search(self, gang: Gang, alone: Sequence[Finding], beside: Sequence[Finding]) -> Reasons:
         if alone:
