@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 
 from bench.building import (
@@ -18,7 +19,12 @@ from bench.building import (
     resources,
 )
 from bench.instances import NOW, POOL
-from placement_service.entities.request import Node, PodGang, Snapshot
+from placement_service.entities.request import Node, PodGang, Policy, Snapshot
+from placement_service.formulation.formulate import formulate
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.search.incumbent import State
+from placement_service.search.master_stage import count
+from placement_service.search.parameters import DEFAULTS, SearchParameters
 
 
 def question(seed: int) -> Snapshot:
@@ -80,3 +86,12 @@ def cores_in_use(rng: random.Random) -> dict[str, int]:
 def pool_of(node: Node, by_rack: bool) -> int:
     """A number that is the same for all nodes of a rack, or for about half of them."""
     return sum(map(ord, node.labels.get(RACK, "") if by_rack else node.name))
+
+
+def counted(snapshot: Snapshot, parameters: SearchParameters = DEFAULTS) -> State:
+    """A search that knows its target and has nothing but the first answer."""
+    problem = formulate(snapshot, Policy())
+    start = first_answer(problem)
+    state = State(problem, start, time.monotonic() + 60, lambda _: None, parameters)
+    count(state)
+    return state
