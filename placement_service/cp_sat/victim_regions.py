@@ -11,8 +11,12 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from placement_service.cp_sat.linear_model import Floats
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.formulation.plan import Plan
+
+#: What differs by no more does not differ.
+TINY = 1e-6
 
 
 class Regions:
@@ -42,8 +46,18 @@ class Regions:
                 inside = problem.levels[at[0]].domain == d
                 self._around[at] = frozenset(broad[inside].tolist())
 
-    def fixed(self, plan: Plan, domains: Collection[int]) -> Mapping[int, float]:
-        """The variables that keep their values of the plan while some domains are open."""
+    def fixed(
+        self, plan: Plan, domains: Collection[int], relaxed: Floats | None = None
+    ) -> Mapping[int, float]:
+        """The variables that keep their values of the plan while some domains are open. Those that
+        a `relaxed` solution gives another value are open, too.
+        """
+        found = self._outside(plan, domains)
+        if relaxed is None:
+            return found
+        return {v: value for v, value in found.items() if abs(relaxed[v] - value) <= TINY}
+
+    def _outside(self, plan: Plan, domains: Collection[int]) -> Mapping[int, float]:
         model = self._model
         kept, loads = self._units(plan)
         found: dict[int, float] = {}

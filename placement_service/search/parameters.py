@@ -109,6 +109,11 @@ class SearchParameters:
     victim_seconds: float = 3.0
     victim_nodes: int = 500
     victim_in_vain: int = 10
+    #: The same share where the sharp model comes next. The domains that it opens at first beside
+    #: what its linear program has otherwise, and so many more after one without success.
+    victim_patient_share: float = 0.08
+    fewest_led_domains: int = 1
+    led_wider: float = 0.5
 
     #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
     block_nodes: int = 12_000

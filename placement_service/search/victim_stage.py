@@ -35,7 +35,10 @@ def settle_victims(state: State) -> bool:
     p, rng = state.parameters, random.Random(state.parameters.seed)
     share = p.victim_solve_share
     first = _Descent(state, rng, large_only=True)
-    first.run(share if moves else p.victim_first_share)
+    if moves:
+        first.run(share)
+    else:
+        first.run(p.victim_first_share, patient=True)
     if first.model.leaves_out and not state.proven and state.left > 0:
         _Descent(state, rng).run(share)
     if not state.proven and state.left > 0:
@@ -76,6 +79,7 @@ class _Descent:
             self.model,
             rng,
             partial(aim, state, self.model),
+            leads=sharp,
         )
         #: What these are held at.
         self._held_at: list[int] = []
@@ -83,6 +87,8 @@ class _Descent:
         self.bounds: list[int] = []
         #: The last solution in whole numbers.
         self._last: Floats | None = None
+        #: Solutions of linear programs, by goal.
+        self._relaxed: dict[int, Floats | None] = {}
         #: Whether it is small or has settled a goal as a whole. Then the next ones mostly take less
         #: time than their neighbourhoods.
         self._solves = self.model.size <= state.parameters.victim_variables
@@ -91,8 +97,11 @@ class _Descent:
         #: Whether all is held at its bound, so that what follows are bounds of the problem.
         self._learns = True
 
-    def run(self, share: float) -> None:
-        """Goes on as far as it can. One goal may take this share of the time in whole numbers."""
+    def run(self, share: float, *, patient: bool = False) -> None:
+        """Goes on as far as it can. One goal may take this share of the time in whole numbers. If
+        it is `patient`, a large model ends where its linear program says nothing and neighbourhoods
+        still help: whole numbers take long there, and the sharp model says more.
+        """
         # Other models may have learned more meanwhile.
         del self.bounds[self.held :]
         while self.state.left > 0:
@@ -106,6 +115,12 @@ class _Descent:
                 if self.sharp and self._learns and not self.says_more:
                     # The other model, which is much smaller, says as much.
                     return
+                if patient and not (self._solves or self.says_more):
+                    self._improve(self.state.parameters.victim_patient_share)
+                    if self._is_reached(self.held):
+                        continue
+                    if not self._neighbourhoods.ended_in_vain(self.held):
+                        return
                 if not self._settle_next(share):
                     return
             else:
@@ -118,7 +133,7 @@ class _Descent:
         # time than neighbourhoods. Pods that move have none.
         near = self.model.moves
         if not ((near or self._solves) and self._solve(brief, near=near)):
-            self._improve()
+            self._improve(self.state.parameters.victim_share)
             if self._is_reached(self.held):
                 return True
             if not self._solve(share):
@@ -139,10 +154,12 @@ class _Descent:
         self._held_at.append(reached)
         self.held += 1
 
-    def _improve(self) -> None:
-        """A better plan for the next goal, from one neighbourhood after another."""
+    def _improve(self, share: float) -> None:
+        """A better plan for the next goal, from one neighbourhood after another, in this share of
+        the time.
+        """
         if self._improves():
-            self._neighbourhoods.improve(self.held)
+            self._neighbourhoods.improve(self.held, share, self._relaxed.get(self.held))
 
     def _improves(self) -> bool:
         """Whether neighbourhoods are of use: the plan has all that earlier goals have to be."""
@@ -172,12 +189,17 @@ class _Descent:
             if floor is not None:
                 bound = floor
             elif terms and not again and not (self._learns and state.first_open > i):
+                large = self.model.size > state.parameters.victim_variables
+                if self.sharp and tier and large:
+                    # That takes seconds, and is of use only when the goal before is settled.
+                    break
                 tier, maximize = goal.tier, not goal.tier.minimize
-                if self.model.size > state.parameters.victim_variables:
-                    found = self.model.relaxed(terms, maximize=maximize, seconds=state.left).bound
-                    if found is None:
+                if large:
+                    found = self.model.relaxed(terms, maximize=maximize, seconds=state.left)
+                    self._relaxed[i] = found.values
+                    if found.bound is None:
                         break
-                    bound = min(found, bound) if maximize else max(found, bound)
+                    bound = min(found.bound, bound) if maximize else max(found.bound, bound)
             self.bounds.append(bound)
             if self.sharp and tier and self._learns and bound == state.bounds[i]:
                 # It says no more of the next goal, so it is not asked about others.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Collection
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from placement_service.cp_sat.linear_model import Floats, Solved
@@ -81,7 +83,7 @@ def test_a_better_plan_is_found_when_the_right_domains_are_open() -> None:
     model = VictimModel(problem)
     seen: list[Floats] = []
     goal = state.first_open
-    Neighbourhoods(state, model, random.Random(1), seen.append).improve(goal)
+    Neighbourhoods(state, model, random.Random(1), seen.append).improve(goal, 1.0)
     [better] = seen
     terms = state.goals[goal].terms(model)
     assert terms
@@ -103,5 +105,49 @@ def test_what_brought_nothing_is_not_tried_again(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(VictimModel, "whole", remember)
     neighbourhoods = Neighbourhoods(state, model, random.Random(1), lambda _: None)
     for _ in range(2):
-        neighbourhoods.improve(state.first_open)
+        neighbourhoods.improve(state.first_open, 1.0)
     assert len(asked) == 3
+
+
+def test_what_a_linear_program_has_otherwise_is_open_too() -> None:
+    problem, plan = two_racks()
+    model = VictimModel(problem)
+    [waiting] = model.waiting
+    model.row([(model.placed[waiting.index], 1)], least=1)
+    stay = [(model.placed[g.index], 1) for g in model.running]
+    relaxed = model.relaxed(stay, maximize=True, seconds=10).values
+    assert relaxed is not None
+    regions = Regions(model)
+    shut = regions.fixed(plan, [])
+    led = regions.fixed(plan, [], relaxed)
+    assert led == {v: value for v, value in shut.items() if relaxed[v] == pytest.approx(value)}
+    assert len(led) < len(shut)
+    found = model.whole(stay, maximize=True, seconds=10, fixed=led)
+    assert found.values is not None
+    # The small gang goes instead of the large one.
+    assert round(sum(found.values[v] for v, _ in stay)) == 1
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_what_differs_is_open_alone_at_first_and_always_where_it_leads(
+    monkeypatch: pytest.MonkeyPatch, leads: bool
+) -> None:
+    problem, plan = two_racks()
+    parameters = replace(PARAMETERS, victim_in_vain=2)
+    start = to_solution(problem, plan)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+    model = VictimModel(problem)
+    relaxed = np.full(model.size, 0.5)
+    opened: list[tuple[int, bool]] = []
+
+    def remember(
+        _: Regions, plan: Plan, domains: Collection[int], relaxed: Floats | None = None
+    ) -> dict[int, float]:
+        opened.append((len(domains), relaxed is not None))
+        return {}
+
+    monkeypatch.setattr(Regions, "fixed", remember)
+    monkeypatch.setattr(VictimModel, "whole", lambda *_, **__: Solved(None, None, proven=True))
+    neighbourhoods = Neighbourhoods(state, model, random.Random(1), lambda _: None, leads=leads)
+    neighbourhoods.improve(state.first_open, 1.0, relaxed)
+    assert opened == [(0, True), *([(1, True), (1, True)] if leads else [(2, False), (2, False)])]

@@ -125,6 +125,27 @@ def test_only_a_large_model_is_improved_before_anything_is_settled(
     assert events_of(state, monkeypatch) == ["improve", "brief"]
 
 
+def test_where_a_linear_program_says_nothing_the_sharp_one_is_asked_before_whole_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither says anything here, so that the simple model goes on for long at last."""
+    state = the_larger_one_goes()
+    state.parameters = replace(PARAMETERS, victim_variables=0)
+    asked: list[VictimModel] = []
+
+    def says_nothing(model: VictimModel, terms: Terms[int], **_: object) -> Solved:
+        asked.append(model)
+        return Solved(None, sum(w for _, w in terms))
+
+    monkeypatch.setattr(VictimModel, "relaxed", says_nothing)
+    events = events_of(state, monkeypatch)
+    assert events[:3] == ["improve", "improve", "whole"]
+    # The simple model, the sharp one, and the simple one again.
+    simple, sharp, again = asked[:3]
+    assert simple is not sharp
+    assert simple is again
+
+
 def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simple model goes on where the sharp one says no more."""
     state = the_larger_one_goes()
