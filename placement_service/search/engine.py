@@ -101,6 +101,7 @@ def search(
             now = time.monotonic()
             state.deadline = now + (deadline - now) / (len(tolerances) + 1 - i)
         state.spends = share
+        state.to_spend = frozenset(later for later, _ in tolerances[i:])
         for k in (k for k, g in enumerate(state.goals) if g.tier is tier and g.reported):
             state.known_goals = k + 1
             _improve(state)
@@ -111,7 +112,7 @@ def search(
         for plan in others:
             # It lacks something of the bound, but may have enough of the best.
             state.accept(plan)
-    state.known_goals, state.spends = len(state.goals), 0.0
+    state.known_goals, state.spends, state.to_spend = len(state.goals), 0.0, frozenset()
     state.deadline = deadline
     _improve(state)
     measure_fewest(state)

@@ -85,6 +85,8 @@ class State:
         self.known_goals = len(self.goals)
         #: The share of the last of them that later goals may spend.
         self.spends = 0.0
+        #: The tiers of which later ones are still to spend some.
+        self.to_spend: frozenset[TierName] = frozenset()
         #: The bounds for which it was counted, place by place, which gangs can lie whole where.
         self.counted_places: Bounds | None = None
         #: The plan whose parts were exchanged last.
@@ -222,17 +224,27 @@ class State:
         before = min(fresh, default=len(floors))
         self.bounds = self._after(*self.bounds[:before])
 
+    @property
+    def _said(self) -> int:
+        """So many goals have bounds that hold for the answer. Where extras come with their priority
+        goals of other tiers stand in the midst of those that may still be spent, and gain by that.
+        """
+        tiers = [goal.tier for goal in self.goals[: self.known_goals]]
+        return next(
+            (i for i, tier in enumerate(tiers) if (self.to_spend - {tier}).intersection(tiers[:i])),
+            self.known_goals,
+        )
+
     # --- plans ----------------------------------------------------------------------
 
     def solution(self, *, final: bool = False) -> Solution:
         """The plan and its bounds as a `Solution`."""
-        said = self.known_goals
         if self._assigned is None or self._assigned[0] is not self.plan:
             self._assigned = self.plan, assignments(self.problem, self.plan)
         result = report_plan(
             self.problem,
             self.worth,
-            self._after(*self.bounds[:said]),
+            self._after(*self.bounds[: self._said]),
             home=self._home,
             phase=self.phase,
             fewest=self.fewest,

@@ -192,6 +192,18 @@ class TestTolerance:
         assert best.value(TierName.TOPOLOGY) == 1
         no_answer_is_false(best, snapshot, policy)
 
+    def test_no_bound_on_the_way_forgets_what_is_still_spent_of_a_higher_priority(self) -> None:
+        """The extra of high takes half of the room of a gang, and may be given up."""
+        tolerances = (Tolerance("extra", 1.0), Tolerance("waiting", 0.5))
+        policy = Policy(extras=ExtrasPolicy.WITH_PRIORITY, tolerances=tolerances)
+        scenario = replace(Scenario("r1: x1=4"), policy=policy)
+        scenario = scenario.gang("high", pods=1, gpus=1, min=0, priority=7)
+        scenario = scenario.gang("a", pods=2, gpus=2, min=1).gang("b", pods=1, gpus=2)
+        snapshot = scenario.snapshot()
+        best = oracle(snapshot, policy)
+        assert best.value(TierName.ADMITTED) == 4
+        no_answer_is_false(best, snapshot, policy)
+
     @given(tiny)
     def test_bounds_hold_and_enough_is_left(self, snapshot: Snapshot) -> None:
         policy = Policy(starvation_after=1000, tolerances=(Tolerance("admitted", 0.3),))
