@@ -8,7 +8,8 @@ becomes a gang of its own behind those of the request, its part, without which t
 
 What runs of other gangs that are based on it is based on its running pods, and what waits of them
 on the gang itself. Extras go with the rest, because a gang that goes in part has to keep its
-minimum. A gang is not divided where a whole gang is based on it whose extras wait.
+minimum. A gang is not divided where a whole gang is based on it whose extras wait. Where gangs are
+moved it stays as it is: pods that move are new ones, and a gang gets these only with its minimum.
 """
 
 from __future__ import annotations
