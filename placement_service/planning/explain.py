@@ -60,7 +60,8 @@ def remedies(
         gang=asked,
         wanted=wanted,
         earlier=earlier,
-        levels=levels_of(whole, levels),
+        # Who names levels knows which labels are some.
+        levels=levels_of(whole, levels, akin=not levels),
         solver=solver,
         deadline=deadline,
         here=Trial(snapshot, policy, gang, earlier, problem),

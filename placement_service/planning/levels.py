@@ -15,11 +15,13 @@ from placement_service.entities.request import HOSTNAME, Snapshot
 _WELL_KNOWN: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
-def levels_of(snapshot: Snapshot, named: Iterable[str] = ()) -> tuple[str, ...]:
+def levels_of(
+    snapshot: Snapshot, named: Iterable[str] = (), *, akin: bool = True
+) -> tuple[str, ...]:
     """The levels of a cluster, coarse ones first.
 
-    Those `named`, those that gangs use, the well-known ones, the host name, and labels that
-    share the prefix of one of them (``topology.example.com/``). Only what nodes carry.
+    Those `named`, those that gangs use, the well-known ones, the host name, and if `akin` labels
+    that share the prefix of one of them (``topology.example.com/``). Only what nodes carry.
     """
     candidates = dict.fromkeys(named)
     for gang in snapshot.gangs:
@@ -30,7 +32,7 @@ def levels_of(snapshot: Snapshot, named: Iterable[str] = ()) -> tuple[str, ...]:
     }
     keys = dict.fromkeys(key for labels, _ in snapshot.columns.labels.counts() for key in labels)
     keys[HOSTNAME] = None
-    for key in keys:
+    for key in keys if akin else ():
         if "/" in key and key.partition("/")[0] in prefixes:
             candidates[key] = None
     candidates.update(dict.fromkeys((*_WELL_KNOWN, HOSTNAME)))

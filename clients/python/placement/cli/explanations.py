@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from placement.cli.answer import Json, answer, reason, warnings_as_data
@@ -158,6 +158,18 @@ def _amount(amount: Amount) -> Json:
         "value": amount.value if amount.HasField("value") else None,
         "bound": amount.bound if amount.HasField("bound") else None,
     }
+
+
+def say_levels(remedy: Remedy, own: Mapping[str, str]) -> None:
+    """Names levels in a remedy as the input does; `own` are the labels by those of the request."""
+    if remedy.WhichOneof("kind") != "relax":
+        return
+    relax = remedy.relax
+    for made, label in own.items():
+        if made in (relax.level, relax.to):
+            remedy.message = remedy.message.replace(made, label)
+    relax.level = own.get(relax.level, relax.level)
+    relax.to = own.get(relax.to, relax.to)
 
 
 def _remedy(remedy: Remedy) -> Json:

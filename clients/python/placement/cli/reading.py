@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -60,13 +60,15 @@ _TOPOLOGIES: Final = {
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
     """What to ask. `origin` says in a few words where it comes from; `levels` are the
-    topology levels that the input names, coarse ones first."""
+    topology levels that the input names, coarse ones first; `own_levels` the labels of those whose
+    domains are paths, by the label that stands for them."""
 
     request: ComputePlacementRequest
     warnings: tuple[Problem, ...]
     origin: str
     levels: tuple[str, ...]
     parts: Parts = field(default_factory=dict)
+    own_levels: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_question(
@@ -108,6 +110,7 @@ def read_question(
         question.origin,
         question.levels,
         question.parts,
+        question.own_levels,
     )
 
 
@@ -292,6 +295,7 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
         origin,
         levels_of(request, _named_levels(objects)),
         translation.parts,
+        translation.own_levels,
     )
 
 

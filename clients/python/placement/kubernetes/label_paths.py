@@ -49,6 +49,11 @@ class LabelPaths:
                 self._added[made] = path, tuple(levels)
         return self._keys[known]
 
+    @property
+    def own(self) -> dict[str, str]:
+        """The label that each further one stands for."""
+        return {made: path[-1].partition(EITHER)[0] for made, (path, _) in self._added.items()}
+
     def label(self, node: str, key: str, value: str) -> None:
         """Gives a node a label that comes from another object."""
         self._told.setdefault(node, {})[key] = value

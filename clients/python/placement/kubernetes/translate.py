@@ -74,13 +74,15 @@ class Translation:
     The request has its snapshot and gangs, and where claims are for GPUs the policy's
     `gpu_resources`, which name these besides the usual ones. `parts` are gangs that are one in the
     request, because their scheduler runs them only together; `in_parts` gives them their own names
-    again. `gpu_groups` are KAI's names of shared GPUs, by node and device.
+    again. `gpu_groups` are KAI's names of shared GPUs, by node and device. `own_levels` are the
+    labels of levels whose domains are paths, by the label that stands for them in the request.
     """
 
     request: v1.ComputePlacementRequest
     warnings: tuple[Problem, ...]
     parts: Parts = field(default_factory=dict)
     gpu_groups: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    own_levels: Mapping[str, str] = field(default_factory=dict)
 
 
 def translate(
@@ -179,6 +181,7 @@ def translate(
             if len(gang.parts) > 1
         },
         devices.groups,
+        paths.own,
     )
 
 

@@ -28,7 +28,7 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
 
     A remedy alone is enough, and no other gang that the plan places is displaced.
     """
-    from placement.cli.explanations import as_data, as_text
+    from placement.cli.explanations import as_data, as_text, say_levels
     from placement.cli.reading import find_gang, read_question, standard_input
     from placement.kubernetes import in_parts
     from placement.v1 import ExplainGangRequest
@@ -38,10 +38,15 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
         )
         whole = find_gang(question, gang)
+        # Labels whose domains are paths are no levels by themselves.
+        own = question.own_levels
+        levels = [level for level in question.levels if level not in own.values()]
         explanation = asker.explain(
-            ExplainGangRequest(question=question.request, gang=whole, levels=question.levels)
+            ExplainGangRequest(question=question.request, gang=whole, levels=levels)
         )
         explanation.placement.CopyFrom(in_parts(explanation.placement, question.parts))
+        for remedy in explanation.remedies:
+            say_levels(remedy, own)
         if output == "table":
             write_text(as_text(gang, explanation))
         else:
