@@ -68,7 +68,7 @@ def _with_scopes(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
 
 @st.composite
 def _lacking(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
-    """Gangs that run lack a pod of their minimum, or wait for one more; the pod may be there."""
+    """Gangs that run lack a pod of their minimum, or wait for more; some pods may be there."""
     gangs = []
     for gang in snapshot.gangs:
         groups = list(gang.groups)
@@ -76,9 +76,9 @@ def _lacking(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
         group = groups[at]
         if any(s.bound_pods for s in group.pod_sets) and draw(st.booleans()):
             sets = list(group.pod_sets)
-            more = Pod(f"{gang.name.replace('podgangs', 'pods')}-{at}-more")
-            if draw(st.booleans()):
-                sets[0] = replace(sets[0], pods=(*sets[0].pods, more))
+            name = f"{gang.name.replace('podgangs', 'pods')}-{at}-more"
+            more = tuple(Pod(f"{name}-{i}") for i in range(draw(st.sampled_from([0, 0, 1, 2]))))
+            sets[0] = replace(sets[0], pods=(*sets[0].pods, *more))
             lacks = group.running_count + draw(st.integers(0, 1))
             groups[at] = replace(group, pod_sets=tuple(sets), min_replicas=lacks)
         gangs.append(replace(gang, groups=tuple(groups)))
@@ -93,14 +93,15 @@ def _with_ages(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
 
 @st.composite
 def _with_sets(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
-    """One gang is the base of another, whichever of them runs."""
-    if len(snapshot.gangs) < 2:
-        return snapshot
-    base, scaled = draw(st.permutations(range(len(snapshot.gangs))))[:2]
+    """One gang is the base of one or two others, whichever of them run."""
+    base, *others = draw(st.permutations(range(len(snapshot.gangs))))
     gangs = list(snapshot.gangs)
-    if gangs[base].base_gang or any(g.base_gang == gangs[scaled].name for g in gangs):
+    bases = {gang.base_gang for gang in gangs}
+    if gangs[base].base_gang:
         return snapshot
-    gangs[scaled] = replace(gangs[scaled], base_gang=gangs[base].name)
+    for scaled in others[: draw(st.integers(1, 2))]:
+        if gangs[scaled].name not in bases:
+            gangs[scaled] = replace(gangs[scaled], base_gang=gangs[base].name)
     return replace(snapshot, gangs=tuple(gangs))
 
 
