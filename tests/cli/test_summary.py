@@ -41,6 +41,22 @@ def test_pods_are_counted_as_new_running_and_asked() -> None:
     assert (told.new, told.running, told.asked, told.minimum, told.nodes) == (2, 5, 10, 4, 2)
 
 
+def test_pods_that_go_or_move_are_counted_where_they_are_afterwards() -> None:
+    asked = gang("a", pods=1, gpus=2, minimum=1, bound=["n1", "n1", "n2"])
+    request = question(NODES, [asked])
+    placement = reply(request, {"a": ""})
+    placement.gangs[0].placed = True
+    first, second, _ = asked.groups[0].bound_pods
+    placement.evictions.add(pod=first.name, kind=v1.EvictionKind.EVICTION_KIND_PREEMPT)
+    placement.evictions.add(
+        pod=second.name, kind=v1.EvictionKind.EVICTION_KIND_MOVE, to_node="nodes/n2"
+    )
+    found = summarize(request, placement)
+    assert [(s.node, s.before, s.gpus_before) for s in found.seats] == [("nodes/n2", 2, 4)]
+    [told] = found.gangs
+    assert (told.state, told.running, told.asked) == (State.PARTLY, 2, 4)
+
+
 def test_running_pods_ask_what_their_pending_siblings_ask() -> None:
     request = question(NODES, [gang("a", pods=1, gpus=2, bound=["n1", "n1"])])
     [first, second] = summarize(request, reply(request, {"a": "n2"})).seats

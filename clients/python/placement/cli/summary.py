@@ -183,11 +183,13 @@ def summarize(request: ComputePlacementRequest, placement: Placement) -> Summary
     for binding in placement.bindings:
         bindings[binding.gang].append(binding)
     results = {g.name: g for g in placement.gangs}
+    # A pod that goes is nowhere afterwards, one that moves is elsewhere.
+    moved = {eviction.pod: eviction.to_node for eviction in placement.evictions}
     seats: list[Seat] = []
     gangs: list[GangSummary] = []
     number = 0
     for index, gang in enumerate(request.gangs):
-        here = _seats(index, gang, bindings[gang.name], gpu_resources)
+        here = _seats(index, gang, bindings[gang.name], moved, gpu_resources)
         seats += here
         marked = bool(here)
         mark = MARKS[number % len(MARKS)] if marked else ""
@@ -218,9 +220,13 @@ def _levels(gangs: Iterable[PodGang]) -> list[str]:
 
 
 def _seats(
-    index: int, gang: PodGang, bindings: Iterable[Binding], gpu_resources: tuple[str, ...]
+    index: int,
+    gang: PodGang,
+    bindings: Iterable[Binding],
+    moved: Mapping[str, str],
+    gpu_resources: tuple[str, ...],
 ) -> list[Seat]:
-    """The gang's pods by node, in natural order of the nodes."""
+    """The gang's pods by node after the plan, in natural order of the nodes."""
     requests = {
         pod.name: pod_set.template.requests
         for group in gang.groups
@@ -235,9 +241,12 @@ def _seats(
     for group in gang.groups:
         each = _gpus_of_each(group, gpu_resources)
         for pod in (*group.bound_pods, *(p for s in group.pod_sets for p in s.bound_pods)):
-            before[pod.node] += 1
-            known = gpus_before.get(pod.node, 0)
-            gpus_before[pod.node] = None if each is None or known is None else known + each
+            node = moved.get(pod.name, pod.node)
+            if not node:
+                continue
+            before[node] += 1
+            known = gpus_before.get(node, 0)
+            gpus_before[node] = None if each is None or known is None else known + each
     return [
         Seat(
             gang=index,
@@ -279,11 +288,10 @@ def _gang(
 ) -> GangSummary:
     namespace, name = namespaced(gang.name)
     new = sum(s.new for s in seats)
-    before = sum(
-        len(g.bound_pods) + sum(len(s.bound_pods) for s in g.pod_sets) for g in gang.groups
-    )
+    before = sum(s.before for s in seats)
+    there = sum(len(g.bound_pods) + sum(len(s.bound_pods) for s in g.pod_sets) for g in gang.groups)
     pending = sum(len(s.pods) for g in gang.groups for s in g.pod_sets)
-    asked = before + pending + sum(g.gated_count for g in gang.groups)
+    asked = there + pending + sum(g.gated_count for g in gang.groups)
     if not result.placed:
         state = State.WAITING
     elif before + new < asked:
