@@ -266,7 +266,7 @@ class _BlockLp:
         self.parts = parts
 
     def add(self, sort: RackSort, column: Column) -> None:
-        """A rack may hold these parts, as far as they are asked for."""
+        """A rack may hold these parts."""
         share = self._solver.NumVar(0, self._solver.infinity(), "")
         self._racks[sort].SetCoefficient(share, 1)
         for kind, n in column:

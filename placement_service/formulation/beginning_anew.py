@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PodGang, Policy, Snapshot
-from placement_service.formulation.open_gangs import anew_name, is_part, whole_name
+from placement_service.formulation.open_gangs import anew_name, whole_name
 from placement_service.formulation.running_topology import pending, running
 
 
@@ -23,9 +23,7 @@ def with_gangs_anew(snapshot: Snapshot, policy: Policy) -> Snapshot:
         return snapshot
     bases = {whole_name(gang.base_gang) for gang in snapshot.gangs if gang.base_gang}
     again = tuple(
-        _anew(gang)
-        for gang in snapshot.gangs
-        if may_begin_anew(gang) and gang.name not in bases and not is_part(gang.name)
+        _anew(gang) for gang in snapshot.gangs if may_begin_anew(gang) and gang.name not in bases
     )
     return replace(snapshot, gangs=snapshot.gangs + again) if again else snapshot
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placement_service.cp_sat.block_parts import Kind, RackSort
 from placement_service.cp_sat.block_shapes import Blocks
-from placement_service.cp_sat.rack_columns import RackColumns
+from placement_service.cp_sat.rack_columns import Column, RackColumns
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
@@ -54,9 +54,20 @@ def test_what_was_asked_before_changes_no_answer(luck: int) -> None:
         prices = columns.prices_against(0, asked)
         alone = RackColumns(blocks, kinds).prices_against(0, asked)
         assert (prices is None) == (alone is None)
+        for sort, known in columns.known.items():
+            assert all(fits(column, sort) for column in known)
         if prices is not None:
             (most,) = columns.worths(prices).values()
             assert sum(prices.get(kind, 0.0) * n for kind, n in asked.items()) > most
+
+
+def fits(column: Column, sort: RackSort) -> bool:
+    """Whether a rack holds parts whose pools nest."""
+    pools = [frozenset(kind.pools) for kind, _ in column]
+    return all(
+        sum(kind.size * n for kind, n in column if some.issuperset(kind.pools)) <= sort.within(some)
+        for some in pools
+    )
 
 
 def subsets(kinds: Sequence[Kind]) -> Iterator[Sequence[Kind]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +12,10 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from bench.instances import Instance
-from placement_service.cp_sat.block_contents import Held
+from placement_service.cp_sat.block_contents import Filled, Held
+from placement_service.cp_sat.block_parts import Kind
 from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import Policy
+from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
 from placement_service.search import block_guess, block_stage
@@ -22,7 +25,10 @@ from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_rows import block_rows
 from placement_service.search.block_stage import fill_blocks
+from placement_service.search.block_swaps import BlockSwaps
+from placement_service.search.gang_pieces import PieceCutter
 from placement_service.search.guess_filling import GuessFilling
+from placement_service.search.guesses import Guess
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Group, Scenario
 from tests.service.search.blocks import counted, question
@@ -49,9 +55,8 @@ def test_racks_of_unlike_nodes_are_filled_at_once_where_many_nodes_are_of_no_rac
 def test_where_not_all_gangs_have_a_block_filling_goes_on_with_those_that_have_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    params = {"blocks": 3, "gangs": 30, "scattered": 1}
     few = replace(DEFAULTS, assign_share=1.0, block_fillings_in_vain=2, block_swaps_in_vain=2)
-    snapshot = Instance("pools", params, 1).snapshot()
+    snapshot = scattered(1, blocks=3, gangs=30)
     state = counted(snapshot, few)
     problem, mine = state.problem, BlockProblem(state)
     assert not assign_blocks(state)
@@ -70,6 +75,78 @@ def test_where_not_all_gangs_have_a_block_filling_goes_on_with_those_that_have_o
     without = counted(snapshot, few)
     fill_blocks(without, anew=True)
     assert state.worth.rank >= without.worth.rank
+
+
+def scattered(seed: int, *, blocks: int, gangs: int) -> Snapshot:
+    """Pools that are mixed rack by rack in every block."""
+    params = {"blocks": blocks, "gangs": gangs, "scattered": 1}
+    return Instance("pools", params, seed).snapshot()
+
+
+def test_of_a_guess_that_racks_do_not_hold_what_they_hold_is_kept() -> None:
+    mine = BlockProblem(counted(scattered(5, blocks=4, gangs=40)))
+    guess = BlockGuess(mine)
+    assert guess.strict(1) is None
+    assert guess.partly is not None
+    assert sum(guess.partly.whole.values()) > len(mine.wanted) / 4
+    for b, block in enumerate(mine.blocks.order):
+        inside = Counter[Kind]()
+        for (bundle, at), n in guess.partly.whole.items():
+            for c, times in bundle.members if at == b else ():
+                for kind, count in mine.classes[c].shape.kinds:
+                    if kind.size:
+                        inside[kind] += count * times * n
+        assert guess.fitting.misfit(block, inside) is None
+
+
+def test_the_guess_with_most_gangs_whole_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = BlockProblem(counted(scattered(3, blocks=3, gangs=30)))
+    guess, found = BlockGuess(mine), list[Guess]()
+    keep = guess._keep
+
+    def noted(one: Guess) -> None:
+        found.append(one)
+        keep(one)
+
+    monkeypatch.setattr(guess, "_keep", noted)
+    guess.next()
+
+    def nodes(one: Guess) -> int:
+        members = ((c, times * n) for (b, _), n in one.whole.items() for c, times in b.members)
+        return sum(mine.classes[c].shape.size * n for c, n in members)
+
+    assert guess.partly is not None
+    assert nodes(guess.partly) == max(map(nodes, found)) > min(map(nodes, found))
+
+
+def test_torn_gangs_are_cut_into_more_pieces_where_these_find_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pieces: list[int] = []
+    cut = PieceCutter.cut
+
+    def noted(self: PieceCutter, gangs: Any, *, more: int = 0, places: Any = ()) -> Any:
+        pieces.append(more)
+        return cut(self, gangs, more=more, places=places)
+
+    monkeypatch.setattr(PieceCutter, "cut", noted)
+    guess = BlockGuess(BlockProblem(counted(scattered(5, blocks=4, gangs=40))))
+    guess.strict(1)
+    assert guess.next() is not None
+    assert pieces[-1] == 1
+
+
+def test_without_a_model_of_the_rest_filling_goes_on_with_the_guess(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = counted(scattered(1, blocks=3, gangs=30), replace(DEFAULTS, assign_share=1.0))
+    assert not assign_blocks(state)
+    begun = BlockProblem(state).encoded(state.begun)
+    started: list[Filled] = []
+    monkeypatch.setattr(block_stage, "settle", lambda *_, **__: None)
+    monkeypatch.setattr(BlockSwaps, "run", lambda swaps: started.append(swaps.best))
+    fill_blocks(state, anew=True)
+    assert [one.whole for one in started] == [begun.whole]
 
 
 def test_what_names_no_block_gets_one_where_the_blocks_that_are_left_have_no_room() -> None:

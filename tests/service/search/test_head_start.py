@@ -52,6 +52,19 @@ def test_blocks_that_were_found_before_the_first_answer_are_not_sought_again(
     assert told[0].proven
 
 
+def test_a_search_goes_on_from_the_gangs_that_have_blocks_where_not_all_have_one() -> None:
+    asked = Instance("pools", {"blocks": 3, "gangs": 30, "scattered": 1}, 1)
+    problem = formulate(asked.snapshot(), Policy())
+    ground = prepared(problem)
+    assert ground.ahead is not None
+    assert not ground.ahead.assigned
+    assert len(ground.ahead.begun) > len(ground.ahead.target) / 2
+    late = time.monotonic() + LONG
+    state = State(problem, first_answer(problem), late, None, ground.parameters, ground)
+    state.follow(ground.ahead)
+    assert state.begun is ground.ahead.begun
+
+
 @pytest.mark.parametrize(
     "policy", [Policy(deterministic=True), Policy(tolerances=(Tolerance("admitted", 0.1),))]
 )
