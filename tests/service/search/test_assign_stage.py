@@ -84,11 +84,11 @@ def scattered(seed: int, *, blocks: int, gangs: int) -> Snapshot:
 
 
 def test_of_a_guess_that_racks_do_not_hold_what_they_hold_is_kept() -> None:
-    mine = BlockProblem(counted(scattered(5, blocks=4, gangs=40)))
+    mine = BlockProblem(counted(scattered(2, blocks=5, gangs=60)))
     guess = BlockGuess(mine)
     assert guess.strict(1) is None
     assert guess.partly is not None
-    assert sum(guess.partly.whole.values()) > len(mine.wanted) / 4
+    assert sum(guess.partly.whole.values()) > sum(mine.wanted) / 2
     for b, block in enumerate(mine.blocks.order):
         inside = Counter[Kind]()
         for (bundle, at), n in guess.partly.whole.items():
