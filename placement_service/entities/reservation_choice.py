@@ -9,7 +9,7 @@ GPU is best in the one that holds none, even where another fits it better.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement_service.entities.request import PodTemplate
@@ -62,7 +62,8 @@ class Choices:
     """All ways in which pods of a node may use its reservations.
 
     `room` is what the node has for new pods, of each resource that reservations hold; reservations
-    that no new pod may use are subtracted. At most `most` choices are tried.
+    that no new pod may use are subtracted. `of_some` is the room for some gangs alone. At most
+    `most` choices are tried.
     """
 
     def __init__(
@@ -70,16 +71,15 @@ class Choices:
         pods: Sequence[BoundHere],
         reservations: Sequence[Reservation],
         room: Amounts,
+        of_some: Sequence[tuple[Collection[str], Amounts]] = (),
         most: int = MOST_CHOICES,
     ) -> None:
         self._pods = sorted(pods, key=lambda p: (p.template.required_reservation is None, p.name))
         self._reservations = reservations
-        asked: Counter[str] = Counter()
-        for pod in pods:
-            if not pod.template.ignores_reservations:
-                asked.update(pod.template.requests)
-        #: What may still be held of each resource that pods ask for.
-        self._spare = {r: room[r] - asked[r] for r in room if asked[r]}
+        everyone = (pods, _spare(room, pods))
+        some = [([p for p in pods if p.gang in gangs], there) for gangs, there in of_some]
+        #: Pods, and what may be held of each resource beside them.
+        self._spare = [everyone, *((mine, _spare(there, mine)) for mine, there in some)]
         self._able = [self._options(pod) for pod in self._pods]
         self._most = min(most, MOST_CHOICES)
         #: So many choices were tried.
@@ -87,11 +87,14 @@ class Choices:
 
     def fit(self, users: Mapping[int, str]) -> bool:
         """Whether there is room for all pods beside what is held back; `users` by bindings."""
+        return all(self._fit(users, pods, spare) for pods, spare in self._spare)
+
+    def _fit(self, users: Mapping[int, str], pods: Sequence[BoundHere], spare: Amounts) -> bool:
         held: Counter[str] = Counter()
         for reservation in self._reservations:
-            mine = [p for p in self._pods if users.get(p.binding) == reservation.name]
+            mine = [p for p in pods if users.get(p.binding) == reservation.name]
             held.update(_left(reservation, mine))
-        return all(held[r] <= spare for r, spare in self._spare.items())
+        return all(held[r] <= amount for r, amount in spare.items())
 
     def first_that_fits(self) -> Mapping[int, str] | None:
         """By the bindings of pods; None when there is none or it would take too long.
@@ -146,6 +149,15 @@ class Choices:
         asked = [sum(amounts) for amounts in zip(*(p.asks(reservation) for p in mine), strict=True)]
         held = [reservation.held[r] for r in sorted(reservation.held)]
         return not reservation.restricted or all(a <= h for a, h in zip(asked, held, strict=True))
+
+
+def _spare(room: Amounts, pods: Sequence[BoundHere]) -> Amounts:
+    """What may still be held of each resource that pods ask for."""
+    asked: Counter[str] = Counter()
+    for pod in pods:
+        if not pod.template.ignores_reservations:
+            asked.update(pod.template.requests)
+    return {r: room[r] - asked[r] for r in room if asked[r]}
 
 
 def _left(reservation: Reservation, users: Sequence[BoundHere]) -> Amounts:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from placement_service.entities.eviction import Eviction
+from placement_service.entities.eviction import Eviction, EvictionKind
 from placement_service.entities.request import PODS, Binding, Pod, Snapshot
 from placement_service.entities.reservation_choice import MOST_IN_ALL, Amounts, BoundHere, Choices
 from placement_service.entities.reservations import Reservation
@@ -53,10 +53,15 @@ def use_reservations(
             taken = [r for r in reservations if r.allocate_once and r.name in running]
             some = [r for r in reservations if r not in taken]
             users: Mapping[int, str] = _Users(beside[node], some).users
-            choices = Choices(beside[node], some, room.of(node, some, taken), left)
-            if not choices.fit(users):
-                users = choices.first_that_fits() or users
-            left -= choices.tried
+            there = room.of(node, some, taken)
+            tries = [room.of_some(node, there, beside[node]), ()] if evictions else [()]
+            for of_some in tries:
+                choices = Choices(beside[node], some, there, of_some, most=left)
+                better = users if choices.fit(users) else choices.first_that_fits()
+                left -= choices.tried
+                if better is not None:
+                    users = better
+                    break
             for i, name in users.items():
                 found[i] = found[i]._replace(reservation=name)
     return tuple(found)
@@ -67,6 +72,9 @@ class _Room:
 
     def __init__(self, snapshot: Snapshot, evictions: Sequence[Eviction]) -> None:
         self._nodes = snapshot.columns
+        self._gangs = {gang.name: gang for gang in (snapshot.gangs if evictions else ())}
+        #: Pods that go and do not run again, by their node, and what each leaves there for others.
+        self._victims: defaultdict[str, list[tuple[Eviction, Amounts]]] = defaultdict(list)
         #: What comes free by the evictions, by node and resource.
         self._back: Counter[tuple[str, str]] = Counter()
         #: What of it is for the owners of a reservation, by its name.
@@ -81,6 +89,8 @@ class _Room:
         known = {"", *(reservation.name for reservation in snapshot.reservations)}
         for eviction in evictions:
             pod, template = running[eviction.pod]
+            if not eviction.to_node and not pod.reservation:
+                self._victims[eviction.node].append((eviction, template.requests))
             for resource, amount in template.requests.items():
                 self._back[eviction.node, resource] += amount if pod.reservation in known else 0
                 self._back[eviction.to_node, resource] -= amount
@@ -106,6 +116,39 @@ class _Room:
             - sum(r.held.get(resource, 0) for r in taken)
             for resource in {s for r in reservations for s in r.held}
         }
+
+    def of_some(
+        self, node: str, room: Amounts, pods: Sequence[BoundHere]
+    ) -> Sequence[tuple[Collection[str], Amounts]]:
+        """What is there for gangs that may not use what all victims leave; `room` is for all.
+
+        A gang may use the room of victims below its priority and of those that go for it. So the
+        gangs up to a priority have what victims below that left, and those of them for whom none
+        goes have it without what was reclaimed.
+        """
+        victims = self._victims.get(node, ())
+        for_gangs = {eviction.for_gang for eviction, _ in victims}
+        gangs = {pod.gang for pod in pods}
+        found: list[tuple[Collection[str], Amounts]] = []
+        for level in {self._standing(gang) for gang in gangs} if victims else ():
+            asking = {gang for gang in gangs if self._standing(gang) <= level}
+            others = asking - for_gangs
+            above = [(e, leaves) for e, leaves in victims if self._gangs[e.gang].priority >= level]
+            kept = [leaves for e, leaves in above if e.kind is not EvictionKind.RECLAIM]
+            reclaimed = [leaves for e, leaves in above if e.kind is EvictionKind.RECLAIM]
+            found.append((asking, _less(room, kept)))
+            found.append((others, _less(room, [*kept, *reclaimed])))
+        return [(asking, there) for asking, there in found if asking and there != room]
+
+    def _standing(self, gang: str) -> float:
+        """The priority below which it may use the room of victims."""
+        mine = self._gangs[gang]
+        return float("-inf") if mine.never_preempts else mine.priority
+
+
+def _less(room: Amounts, taken: Iterable[Amounts]) -> Amounts:
+    gone = list(taken)
+    return {r: amount - sum(t.get(r, 0) for t in gone) for r, amount in room.items()}
 
 
 class _Users:

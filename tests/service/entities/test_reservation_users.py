@@ -47,6 +47,40 @@ def test_what_victims_leave_is_room() -> None:
     assert used(use_reservations(scenario.snapshot(), both, victims)) == ("more", "more")
 
 
+@pytest.mark.parametrize("kind", [EvictionKind.PREEMPT, EvictionKind.RECLAIM])
+def test_who_may_not_have_the_room_of_a_victim_uses_the_reservation(kind: EvictionKind) -> None:
+    """Both may use "more", which is free and holds all that is; larger pods usually come first."""
+    scenario = Scenario("x1=4/8").hold("more", "x1", 4, "own", restricted=True)
+    scenario = scenario.gang("v", Group("w", gpus=4, told=("x1",)))
+    scenario = scenario.gang("low", Group("own", pods=2, gpus=1))
+    above = 1 if kind is EvictionKind.PREEMPT else 0
+    scenario = scenario.gang("winner", Group("own", pods=1, gpus=4), priority=above)
+    pods = scenario.bind(low_own_0="x1", low_own_1="x1", winner_own_0="x1")
+    victims = scenario.evict(kind, "winner", v_w_runs_0=None)
+    assert used(use_reservations(scenario.snapshot(), pods, victims)) == ("more", "more", "")
+
+
+def test_who_never_preempts_uses_the_reservation() -> None:
+    scenario = Scenario("x1=4/8").hold("more", "x1", 4, "own", restricted=True)
+    scenario = scenario.gang("v", Group("w", gpus=4, told=("x1",)))
+    scenario = scenario.gang("mild", Group("own", pods=1, gpus=1), priority=2, never_preempts=True)
+    scenario = scenario.gang("winner", Group("own", pods=1, gpus=4), priority=1)
+    pods = scenario.bind(mild_own_0="x1", winner_own_0="x1")
+    victims = scenario.evict(EvictionKind.PREEMPT, "winner", v_w_runs_0=None)
+    assert used(use_reservations(scenario.snapshot(), pods, victims)) == ("more", "")
+
+
+def test_a_choice_that_fits_all_remains_where_none_fits_each() -> None:
+    """The reservation is for the winner alone, so that the other one has no room."""
+    scenario = Scenario("x1=4/8").hold("more", "x1", 4, "other", restricted=True)
+    scenario = scenario.gang("v", Group("w", gpus=4, told=("x1",)))
+    scenario = scenario.gang("low", Group("own", pods=1, gpus=1))
+    scenario = scenario.gang("winner", Group("other", pods=1, gpus=3), priority=1)
+    pods = scenario.bind(low_own_0="x1", winner_other_0="x1")
+    victims = scenario.evict(EvictionKind.PREEMPT, "winner", v_w_runs_0=None)
+    assert used(use_reservations(scenario.snapshot(), pods, victims)) == ("", "more")
+
+
 @pytest.mark.parametrize("limit", ["MOST_CHOICES", "MOST_PODS"])
 def test_it_stays_where_trying_takes_too_long(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setattr(reservation_choice, limit, 1)
