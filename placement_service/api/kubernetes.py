@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from typing import Any, Final
 from placement.kubernetes import protobuf
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import InputError, Problem
+from placement.kubernetes.spoken_levels import with_own_levels
 from placement.kubernetes.translate import Translation, translate
 from placement.kubernetes.v1 import (
     PlaceObjectsRequest,
@@ -39,11 +40,13 @@ _PLACE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ObjectsQuestion:
-    """The request that objects stand for, warnings about them, and their version."""
+    """The request that objects stand for, warnings about them, and their version; `own_levels`
+    are the objects' names of levels that have other ones in the request."""
 
     message: ComputePlacementRequest
     warnings: tuple[str, ...]
     version: ObjectsVersion
+    own_levels: Mapping[str, str]
 
 
 def question(content: bytes, base: Callable[[str], ObjectsVersion]) -> ObjectsQuestion:
@@ -75,7 +78,10 @@ def question(content: bytes, base: Callable[[str], ObjectsVersion]) -> ObjectsQu
     request.validate_only = message.validate_only
     request.label = message.label
     return ObjectsQuestion(
-        request, tuple(map(str, translation.warnings)), changes.version(len(content))
+        request,
+        tuple(map(str, translation.warnings)),
+        changes.version(len(content)),
+        translation.own_levels,
     )
 
 
@@ -117,11 +123,16 @@ def named(error: InvalidRequest, message: ComputePlacementRequest) -> InvalidReq
 
 
 def answer(
-    placement: Placement, warnings: Iterable[str], objects_digest: str
+    placement: Placement,
+    warnings: Iterable[str],
+    objects_digest: str,
+    own_levels: Mapping[str, str],
 ) -> PlaceObjectsResponse:
     """The answer to a PlaceObjectsRequest."""
     return PlaceObjectsResponse(
-        placement=placement, warnings=warnings, objects_digest=objects_digest
+        placement=with_own_levels(placement, own_levels),
+        warnings=warnings,
+        objects_digest=objects_digest,
     )
 
 

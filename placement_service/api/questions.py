@@ -6,7 +6,8 @@ is the answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
 
@@ -29,6 +30,7 @@ class Question:
     snapshot_digest: str
     warnings: tuple[str, ...] = ()
     objects_digest: str = ""
+    own_levels: Mapping[str, str] = field(default_factory=dict)
 
 
 def tell(call: Call, told: bytes, held: Held) -> None:
@@ -73,7 +75,11 @@ def _objects(told: bytes, held: Held) -> Question:
         raise kubernetes.named(error, asked.message) from error
     held.keep(asked.version)
     return Question(
-        request, content.text(version.digest), asked.warnings, content.text(asked.version.digest)
+        request,
+        content.text(version.digest),
+        asked.warnings,
+        content.text(asked.version.digest),
+        asked.own_levels,
     )
 
 
@@ -81,7 +87,9 @@ def answer(call: Call, placement: Placement, question: Question) -> Message:
     """The message that answers a call with a placement."""
     message: Message
     if call is Call.PLACE_OBJECTS:
-        message = _kubernetes().answer(placement, question.warnings, question.objects_digest)
+        message = _kubernetes().answer(
+            placement, question.warnings, question.objects_digest, question.own_levels
+        )
     elif call in TOLD_OF_PROGRESS:
         # The events of both calls have the same fields.
         message = placement_service_pb2.StreamPlacementResponse(placement=placement)

@@ -86,7 +86,7 @@ def test_a_rack_of_one_zone_is_not_the_rack_of_another() -> None:
     lost = node("lost", labels={RACK: "r1"})
     sent = request(*nodes, lost, topology(ZONE, RACK), kai_pod_group(**within(RACK)))
     level = sent.gangs[0].packing_scopes[0].required_level
-    assert level == f"{RACK}-in-t"
+    assert level == f"t.path.{RACK}"
     assert [n.labels.get(level) for n in sent.snapshot.nodes] == ["a.r1", "b.r1", None]
 
 

@@ -148,7 +148,7 @@ def test_layers_are_levels() -> None:
     must, prefer, host = sent.gangs[0].packing_scopes
     assert {scope.name for scope in sent.gangs[0].packing_scopes} == {"g"}
     assert (must.required_level, host.required_level) == (SPINE, "kubernetes.io/hostname")
-    assert prefer.preferred_level == f"{BLOCK}-in-default"
+    assert prefer.preferred_level == f"default.path.{BLOCK}"
     assert [n.labels[prefer.preferred_level] for n in sent.snapshot.nodes] == ["s.b", "s.c"]
 
 

@@ -9,6 +9,7 @@ from placement.cli.answer import Json, answer, reason, warnings_as_data
 from placement.cli.options import GangName
 from placement.cli.words import count, gang_title, node_name, printable
 from placement.kubernetes import Problem
+from placement.kubernetes.spoken_levels import spoken
 from placement.v1 import (
     Amount,
     ComputeCapacityResponse,
@@ -162,14 +163,10 @@ def _amount(amount: Amount) -> Json:
 
 def say_levels(remedy: Remedy, own: Mapping[str, str]) -> None:
     """Names levels in a remedy as the input does; `own` are the labels by those of the request."""
-    if remedy.WhichOneof("kind") != "relax":
-        return
-    relax = remedy.relax
-    for made, label in own.items():
-        if made in (relax.level, relax.to):
-            remedy.message = remedy.message.replace(made, label)
-    relax.level = own.get(relax.level, relax.level)
-    relax.to = own.get(relax.to, relax.to)
+    remedy.message = spoken(remedy.message, own)
+    if remedy.WhichOneof("kind") == "relax":
+        remedy.relax.level = own.get(remedy.relax.level, remedy.relax.level)
+        remedy.relax.to = own.get(remedy.relax.to, remedy.relax.to)
 
 
 def _remedy(remedy: Remedy) -> Json:

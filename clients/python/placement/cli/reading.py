@@ -35,6 +35,7 @@ from placement.kubernetes import (
 from placement.kubernetes.bounded_files import read_file
 from placement.kubernetes.loading import files_in
 from placement.kubernetes.reading import At
+from placement.kubernetes.spoken_levels import asked_domain, asked_level
 from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
@@ -69,6 +70,14 @@ class Question:
     levels: tuple[str, ...]
     parts: Parts = field(default_factory=dict)
     own_levels: Mapping[str, str] = field(default_factory=dict)
+
+    def domains(self, level: str, like: str = "") -> tuple[str, str]:
+        """A level, and a domain of it, that a person names, as the request has them.
+
+        Raises ValueError when several domains could be meant.
+        """
+        asked = asked_level(self.request, level, self.own_levels)
+        return asked, asked_domain(self.request, asked, like, self.own_levels)
 
 
 def read_question(
@@ -145,10 +154,16 @@ def _changes(question: Question, what_if: WhatIf) -> Iterator[tuple[str, _Change
         yield "--drain", partial(_closed, how=changes.drained, text=text)
     for count, level, like in what_if.add:
         if level:
-            more = partial(changes.with_domains, level=level, like=like, count=count)
-            yield "--add", partial(more, levels=question.levels)
+            yield "--add", partial(_more, question=question, level=level, like=like, count=count)
         else:
             yield "--add", partial(changes.with_nodes, counts={f"nodes/{like}": count})
+
+
+def _more(
+    request: ComputePlacementRequest, question: Question, level: str, like: str, count: int
+) -> ComputePlacementRequest:
+    level, like = question.domains(level, like)
+    return changes.with_domains(request, level, like, count, levels=question.levels)
 
 
 def _without(request: ComputePlacementRequest, gang: str) -> ComputePlacementRequest:

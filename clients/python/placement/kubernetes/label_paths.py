@@ -88,9 +88,10 @@ def _value(labels: Labels, level: str) -> str:
 
 
 def _made_key(topology: str, level: str) -> str:
-    level, _, _ = level.partition(EITHER)
-    prefix, slash, name = level.rpartition("/")
-    return f"{prefix}{slash}{_bounded(f'{name}-in-{topology}')}"
+    """A label that no node has, whose last part is the word for the level."""
+    prefix, _, name = level.partition(EITHER)[0].rpartition("/")
+    place = f"{_bounded(topology)}.path"
+    return f"{place}.{prefix}/{name}" if prefix else f"{place}/{name}"
 
 
 def _bounded(text: str) -> str:

@@ -53,7 +53,9 @@ def command(
 ) -> None:
     """How many copies of a gang fit beside all the others, or what is missing for all."""
     from placement.cli import explanations
+    from placement.cli.failures import wrong_input
     from placement.cli.reading import find_gang, read_question, standard_input
+    from placement.kubernetes.spoken_levels import spoken, with_own_levels
     from placement.v1 import ComputeCapacityRequest, FurtherDomains
 
     if not gang and level is None:
@@ -72,7 +74,11 @@ def command(
         )
         names = [find_gang(question, one) for one in gang]
         asked = ComputeCapacityRequest(question=question.request, levels=question.levels)
-        domains = FurtherDomains(level=level or "", like=like or "")
+        try:
+            asked_for, example = question.domains(level or "", like or "")
+        except ValueError as error:
+            raise wrong_input(f"--like: {error}") from error
+        domains = FurtherDomains(level=asked_for, like=example)
         if gang and level:
             asked.frontier.domains.CopyFrom(domains)
             asked.frontier.gangs.extend(names)
@@ -82,6 +88,12 @@ def command(
         else:
             asked.domains.CopyFrom(domains)
         found = asker.capacity(asked)
+        # The answer has the level as it was asked for.
+        domains.level = level or ""
+        if found.HasField("domains"):
+            found.domains.level = spoken(found.domains.level, question.own_levels)
+        if found.HasField("placement"):
+            found.placement.CopyFrom(with_own_levels(found.placement, question.own_levels))
         if output == "table":
             write_text(explanations.capacity_as_text(gang, domains, found))
         else:

@@ -31,6 +31,7 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
     from placement.cli.explanations import as_data, as_text, say_levels
     from placement.cli.reading import find_gang, read_question, standard_input
     from placement.kubernetes import in_parts
+    from placement.kubernetes.spoken_levels import with_own_levels
     from placement.v1 import ExplainGangRequest
 
     with asking(service) as asker:
@@ -44,7 +45,8 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
         explanation = asker.explain(
             ExplainGangRequest(question=question.request, gang=whole, levels=levels)
         )
-        explanation.placement.CopyFrom(in_parts(explanation.placement, question.parts))
+        spoken = with_own_levels(explanation.placement, own)
+        explanation.placement.CopyFrom(in_parts(spoken, question.parts))
         for remedy in explanation.remedies:
             say_levels(remedy, own)
         if output == "table":

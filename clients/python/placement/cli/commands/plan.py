@@ -40,6 +40,7 @@ def command(
 ) -> None:
     """Compute where the pods of all waiting gangs go. Nothing is changed."""
     from placement.cli.reading import read_question, standard_input
+    from placement.kubernetes.spoken_levels import as_drawn, spoken_all, with_own_levels
 
     # 1. A service to ask. Its own one warms up while the input is read.
     with asking(service) as asker:
@@ -48,23 +49,25 @@ def command(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
         )
         # 3. The answer, written before the service is stopped.
-        placement = asker.plan(question.request)
+        own = question.own_levels
+        placement = with_own_levels(asker.plan(question.request), own)
+        request = as_drawn(question.request, own)
         if output in ("json", "yaml"):
             from placement.cli.answer import answer
             from placement.kubernetes import in_parts, own_gangs
             from placement.planning.room import room_after
 
-            room = room_after(question.request, placement, question.levels)
-            own = own_gangs(question.parts, question.request)
-            spoken = in_parts(placement, question.parts, own)
-            write_data(answer(spoken, question.warnings, room), output)
+            room = room_after(request, placement, spoken_all(question.levels, own))
+            own_gang = own_gangs(question.parts, question.request)
+            placement = in_parts(placement, question.parts, own_gang)
+            write_data(answer(placement, question.warnings, room), output)
         elif output == "html":
             from datetime import UTC, datetime
 
             from placement.cli.html import page
 
             text = page(
-                question.request,
+                request,
                 placement,
                 origin=question.origin,
                 made=datetime.now(UTC),
@@ -77,7 +80,7 @@ def command(
 
             chosen = Filter(waiting=waiting, name=name)
             if output == "name":
-                write_text(names(question.request, placement, chosen))
+                write_text(names(request, placement, chosen))
             else:
                 wide = output == "wide"
-                write_text(screen(question.request, placement, chosen=chosen, wide=wide))
+                write_text(screen(request, placement, chosen=chosen, wide=wide))
