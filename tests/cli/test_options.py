@@ -264,6 +264,37 @@ def test_every_mistake_in_a_policy_is_told(tmp_path: Path) -> None:
     assert [p.field for p in wrong.value.problems] == ["extras", "evict", "starvationAfter"]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("eviction: {kind: NONE}", "one of NONE, PREEMPT, RECLAIM, REPACK, not a mapping"),
+        ("eviction: 3", "one of NONE, PREEMPT, RECLAIM, REPACK, not 3"),
+        ("extras: ''", "one of AFTER_MINIMUMS, WITH_PRIORITY, not empty"),
+        ("gpuResources: [a, 1]", "gpuResources[1]: must be the name of a resource, not 1"),
+        ("starvationAfter: 3600", "seconds such as 3600s, not 3600"),
+        ("starvationAfter: 999999999999s", "must be at most 315576000000s"),
+        ("tolerances: [0.1]", "shares by tier such as {admitted: 0.01}, not a list"),
+        ("tolerances: {admited: 0.1}", "tolerances[admited]: is no tier; the tiers are admitted"),
+        ("tolerances: {admitted: .nan}", "must be a number from 0 to 1, not nan"),
+        ("tolerances: {admitted: true}", "must be a number from 0 to 1, not true"),
+    ],
+)
+def test_a_field_of_a_policy_says_what_it_may_hold(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as wrong:
+        read_policy(str(file))
+    [problem] = wrong.value.problems
+    assert message in str(problem)
+
+
+def test_a_share_may_be_written_with_an_exponent(tmp_path: Path) -> None:
+    """YAML takes it for text."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("tolerances: {admitted: 1e-2}")
+    assert dict(read_policy(str(file)).tolerances) == {"admitted": 0.01}
+
+
 def test_every_wrong_value_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     wrong = ["--without", "a", "--without", "b", "--add", "none", "-o", "xml", "--time-limit", "0"]
     assert main(["plan", "-f", "x", *wrong]) == 2

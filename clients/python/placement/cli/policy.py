@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 from google.protobuf import json_format
 
+from placement.cli import policy_fields
 from placement.kubernetes import InputError, Problem
 from placement.kubernetes.bounded_files import read_file
 from placement.kubernetes.yaml_text import documents
@@ -50,10 +51,8 @@ def read_policy(path: str) -> Policy:
             problems.append(Problem(path, "Policy", str(key), _hint(str(key))))
             continue
         written[key] = _spelled_out(known[key], value)
-        try:
-            json_format.ParseDict({key: written[key]}, Policy())
-        except json_format.ParseError as error:
-            problems.append(Problem(path, "Policy", str(key), _one_line(error)))
+        wrong = {} if value is None else policy_fields.mistakes(known[key], value)
+        problems += [Problem(path, "Policy", f"{key}{at}", what) for at, what in wrong.items()]
     if problems:
         raise InputError(problems)
     try:
@@ -74,8 +73,7 @@ def _spelled_out(field: Any, value: Any) -> Any:
     """A choice with the prefix that all values of its kind have."""
     if field.enum_type is None or not isinstance(value, str):
         return value
-    first = field.enum_type.values[0].name
-    prefix = first.removesuffix("UNSPECIFIED")
+    prefix = policy_fields.prefix_of(field)
     return value if value.startswith(prefix) else prefix + value
 
 

@@ -142,7 +142,7 @@ class At:
             elif not isinstance(key, str):
                 self.problem(f"the key {key!r} must be a string; put it in quotes")
             else:
-                self.problem_under(key, _must_be("a string", element))
+                self.problem_under(key, not_a("a string", element))
         return good
 
     def text(self, default: str = "") -> str:
@@ -212,7 +212,7 @@ class At:
             if not isinstance(resource, str) or not resource:
                 self.problem(f"the key {resource!r} must be a string")
             elif isinstance(quantity, bool) or not isinstance(quantity, (str, int, float)):
-                self.problem_under(resource, _must_be("a quantity", quantity))
+                self.problem_under(resource, not_a("a quantity", quantity))
             else:
                 try:
                     text = str(quantity)
@@ -237,7 +237,7 @@ class At:
 
     def must_be(self, wanted: str) -> None:
         """Notes that the value is not of the wanted kind."""
-        self.problem(_must_be(wanted, self.value))
+        self.problem(not_a(wanted, self.value))
 
 
 #: What values look like that are wanted without quotes.
@@ -248,9 +248,12 @@ _UNQUOTED: Final = {
 }
 
 
-def _must_be(wanted: str, value: object) -> str:
+def not_a(wanted: str, value: object) -> str:
+    """The words for a value that is not of the wanted kind."""
     if value is None:
         return f"must be {wanted}, not null"
+    if value == "":
+        return f"must be {wanted}, not empty"
     if isinstance(value, (dict, list)):
         return f"must be {wanted}, not a {'mapping' if isinstance(value, dict) else 'list'}"
     hint = ""
