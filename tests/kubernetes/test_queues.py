@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -106,7 +107,7 @@ def test_what_is_not_kept_free_for_a_queue_is_warned_of() -> None:
     warned = [
         one for one in said(translated(lends, keeps, reserves).warnings) if "kept free" in one
     ]
-    assert [one.partition(":")[0] for one in warned] == ["ElasticQuota ml/keeps", "Queue reserves"]
+    assert [one.partition(":")[0] for one in warned] == ["Queue reserves", "ElasticQuota ml/keeps"]
 
 
 def test_a_quota_larger_than_can_be_counted_limits_nothing() -> None:
@@ -221,6 +222,41 @@ def test_a_pod_group_of_volcano_names_its_queue() -> None:
     )  # fmt: skip
     member = pod("a", annotations={"scheduling.k8s.io/group-name": "v"})
     assert only_gang(volcano_queue("team"), node(), group_of_volcano, member).queue == "queues/team"
+
+
+def volcano_pod_group(**spec: Any) -> list[Body]:
+    """A PodGroup with its pod."""
+    made = thing(
+        "PodGroup", "scheduling.volcano.sh/v1beta1", "v", namespace="ml",
+        spec={"minMember": 1, **spec},
+    )  # fmt: skip
+    return [node(), made, pod("a", annotations={"scheduling.k8s.io/group-name": "v"})]
+
+
+def volcano_job(**spec: Any) -> list[Body]:
+    tasks = [{"name": "w", "replicas": 1, "template": {"spec": {"containers": [container()]}}}]
+    made = thing("Job", "batch.volcano.sh/v1alpha1", "v", namespace="ml")
+    return [node(), {**made, "spec": {"tasks": tasks, **spec}}]
+
+
+@pytest.mark.parametrize("made", [volcano_pod_group, volcano_job])
+def test_a_gang_of_volcano_that_names_no_queue_is_in_the_default_one(
+    made: Callable[..., list[Body]],
+) -> None:
+    assert only_gang(volcano_queue("default"), *made()).queue == "queues/default"
+    assert only_gang(volcano_queue("team"), *made()).queue == ""
+
+
+@pytest.mark.parametrize("made", [volcano_pod_group, volcano_job])
+def test_a_queue_of_volcano_that_is_not_open_takes_no_new_gang(
+    made: Callable[..., list[Body]],
+) -> None:
+    def refused(state: str) -> list[str]:
+        queue = {**volcano_queue("team"), "status": {"state": state}}
+        return list(only_gang(queue, *made(queue="team")).unsupported)
+
+    assert refused("Open") == refused("") == []
+    assert refused("Closing") == ["Queue team: status.state Closing"]
 
 
 def gang_in(labels: Body, **pod_labels: str) -> list[Body]:

@@ -54,7 +54,7 @@ from placement.kubernetes.shares import GPU_RESOURCES
 from placement.kubernetes.templates import Templates
 from placement.kubernetes.times import newest
 from placement.kubernetes.volcano import label_tiers, make_jobs, read_volcano_gangs
-from placement.kubernetes.volcano_queues import read_volcano_queues
+from placement.kubernetes.volcano_queues import VolcanoQueues, read_volcano_queues
 from placement.kubernetes.volumes import read_volumes
 from placement.kubernetes.workloads import Made
 
@@ -107,12 +107,13 @@ def translate(
     paths = LabelPaths(node_labels(*zip(*((n.body, n.name) for n in objects.nodes), strict=True))
                        if objects.nodes else [])  # fmt: skip
     kueue = read_kueue(objects, problems, warnings)
-    made = _make_workloads(objects, kueue, plain_gangs, paths, problems, warnings)
+    volcano = read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), problems, warnings)
+    made = _make_workloads(objects, kueue, volcano, plain_gangs, paths, problems, warnings)
     everyone = (*objects.pods, *expansion.pods, *made.pods)
     claims = _read_claims(objects, everyone, problems, warnings)
     pods = _read_pods(objects, everyone, claims, problems)
     gangs = _read_gangs(objects, expansion, made, pods, paths, problems, warnings)
-    queues = _read_queues(objects, kueue, problems, warnings)
+    queues = _read_queues(objects, kueue, volcano, problems, warnings)
     priorities = read_priorities(objects.priority_classes, problems)
     budgets = read_budgets(objects.of_kind(kinds.DISRUPTION_BUDGETS), pods, problems)
     reservations = read_reservations(
@@ -188,6 +189,7 @@ def translate(
 def _make_workloads(
     objects: Objects,
     kueue: Kueue,
+    volcano: VolcanoQueues,
     plain: bool,
     paths: LabelPaths,
     problems: list[Problem],
@@ -195,7 +197,7 @@ def _make_workloads(
 ) -> Made:
     """The gangs and pods of workloads whose pods are not in the input."""
     topologies = read_topologies(objects.of_kind(kinds.KUEUE_TOPOLOGIES), problems)
-    made = Made(level_labels(topologies, paths))
+    made = Made(level_labels(topologies, paths), volcano)
     pods = objects.pods
     # Kueue's Workloads stand for the objects that own them.
     owned = owners_of_waiting(objects.of_kind(kinds.KUEUE_WORKLOADS))
@@ -301,7 +303,7 @@ def _read_gangs(
         problems,
     )
     gangs += read_volcano_gangs(
-        objects.of_kind(kinds.VOLCANO_POD_GROUPS), pods, _owners(gangs), problems
+        objects.of_kind(kinds.VOLCANO_POD_GROUPS), pods, _owners(gangs), made.volcano, problems
     )
     first: dict[Key, Gang] = {}
     for gang in gangs:
@@ -316,13 +318,17 @@ def _owners(gangs: Iterable[Gang]) -> dict[Key, Gang]:
 
 
 def _read_queues(
-    objects: Objects, kueue: Kueue, problems: list[Problem], warnings: list[Problem]
+    objects: Objects,
+    kueue: Kueue,
+    volcano: VolcanoQueues,
+    problems: list[Problem],
+    warnings: list[Problem],
 ) -> Queues:
     return tree(
         [
             *read_kai_queues(objects.of_kind(kinds.KAI_QUEUES), problems),
             *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), problems, warnings),
-            *read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), problems, warnings),
+            *volcano.queues,
             *kueue.queues.queues,
         ],
         kueue.local_queues,

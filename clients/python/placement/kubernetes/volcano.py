@@ -23,6 +23,7 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.selectors import read_selector
 from placement.kubernetes.times import read_time
+from placement.kubernetes.volcano_queues import VolcanoQueues
 from placement.kubernetes.workloads import Made, Role, note, template_of, without_pods
 
 POD_GROUP: Final = "scheduling.k8s.io/group-name"
@@ -131,12 +132,13 @@ def make_jobs(
                 )
             )
         required, preferred = _levels(spec, unsupported)
+        queue, refused = made.volcano.home(spec.get("queue").text())
         of_tasks = sum(role.minimum for role in roles)
         least = spec.get("minAvailable").integer(of_tasks, least=0)
         made.add(
             one, at, one.name, roles, required=required, preferred=preferred,
-            priority_class=spec.get("priorityClassName").text(), unsupported=unsupported,
-            queue=spec.get("queue").text(),
+            priority_class=spec.get("priorityClassName").text(), queue=queue,
+            unsupported=(*unsupported, *refused),
             together=least if least < of_tasks else None,
         )  # fmt: skip
 
@@ -145,6 +147,7 @@ def read_volcano_gangs(
     objects: Iterable[Object],
     pods: Mapping[Key, Pod],
     taken: Mapping[Key, Gang],
+    queues: VolcanoQueues,
     problems: list[Problem],
 ) -> list[Gang]:
     """The gangs of Volcano's PodGroups. `taken` are the gangs that pods are in already."""
@@ -163,6 +166,7 @@ def read_volcano_gangs(
         required, preferred = _levels(spec, unsupported)
         if not spec.get("subGroupPolicy").absent:
             unsupported.append(spec.get("subGroupPolicy").path)
+        queue, refused = queues.home(spec.get("queue").text())
         scope = v1.PackingScope(name=one.name, required_level=required, preferred_level=preferred)
         gangs.append(
             Gang(
@@ -170,10 +174,10 @@ def read_volcano_gangs(
                 groups=_groups(spec, own),
                 scopes=(scope,) if required or preferred else (),
                 priority_class=spec.get("priorityClassName").text(),
-                queue=spec.get("queue").text(),
+                queue=queue,
                 created=read_time(at.get("metadata").get("creationTimestamp")),
                 terminating=not at.get("metadata").get("deletionTimestamp").absent,
-                unsupported=tuple(unsupported),
+                unsupported=(*unsupported, *refused),
             )
         )
         note(one, findings, problems)

@@ -16,6 +16,7 @@ from placement.kubernetes.objects import POD, Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Finding, Findings
 from placement.kubernetes.times import read_time
+from placement.kubernetes.volcano_queues import VolcanoQueues
 
 #: More pods of one workload are a typing error, and would fill the memory.
 _MOST_PODS: Final = 200_000
@@ -44,10 +45,12 @@ class Role:
 class Made:
     """The gangs of workloads, and pods for them.
 
-    `level` is the node label for a level that Kueue's words name, a label itself.
+    `level` is the node label for a level that Kueue's words name, a label itself; `volcano` are
+    the queues of Volcano's Jobs.
     """
 
     level: Callable[[str], str] = lambda key: key
+    volcano: VolcanoQueues = field(default_factory=VolcanoQueues)
     gangs: list[Gang] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
 
