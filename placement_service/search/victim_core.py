@@ -41,12 +41,16 @@ def choose_domains(state: State) -> bool:
 
 
 def _settle(state: State, core: Core, seconds: float) -> bool:
-    """Takes the best plan of a core; returns false if the core is not settled in its time."""
+    """Takes the best plan of a core; returns false if the core is not settled in its time, or has
+    no part in any open goal.
+    """
     p = state.parameters
     model = VictimModel(state.problem, tuple(settled(state)), p.model, large_only=True, core=core)
     for goal, reached in zip(state.goals, state.worth.enough[: state.first_open], strict=False):
         keep(goal, model, reached)
     together = _together(state, model)
+    if together is None:
+        return False
     found = model.whole(
         together.terms,
         maximize=True,
@@ -66,9 +70,13 @@ class _Together(NamedTuple):
     reached: int
 
 
-def _together(state: State, model: VictimModel) -> _Together:
-    """The first open goal and those behind it, each of which counts far less, up to `extra`."""
+def _together(state: State, model: VictimModel) -> _Together | None:
+    """The first open goal and those behind it, each of which counts far less, up to `extra`; None
+    where the model has no part in any of them.
+    """
     goals = list(_open_goals(state, model))
+    if not goals:
+        return None
     ranks = list(dict.fromkeys((g.tier, g.priority) for g, _, _ in goals))
     largest = max(g.unit for g, _, _ in goals)
     terms: Counter[int] = Counter()

@@ -24,6 +24,7 @@ from placement_service.search.parameters import DEFAULTS
 from placement_service.search.victim_core import choose_domains
 from tests.service.evictions import PREEMPT, running
 from tests.service.questions import gang, node
+from tests.service.search.answering import answer
 
 
 def two_wait(**in_plan: str) -> tuple[Problem, Plan]:
@@ -113,3 +114,14 @@ def test_what_is_not_open_stays_at_home() -> None:
     assert every - core.untouched(half.running) == {
         g.index for g in half.running if g.home[0].node in (0, 1)
     }
+
+
+def test_it_has_no_part_in_what_only_other_models_count() -> None:
+    """All that is open is where the first gang was before, and there runs one that could go."""
+    back = replace(gang("back", pods=1, gpus=8), previous_nodes=("nodes/n0",), priority=1)
+    other = replace(gang("other", pods=1, gpus=8), priority=1)
+    nodes = (node("n0", used=8), node("n1"), node("n2"))
+    question = Snapshot(nodes, (running("old", "n0", gpus=8), back, other))
+    result = answer(question, PREEMPT, replace(DEFAULTS, victim_gangs=1))
+    assert (result.evictions, result.tier(TierName.TOPOLOGY)) == ((), 0.001)
+    assert result.solution.proven
