@@ -96,6 +96,11 @@ class GangDraft:
         """Whether it runs, and all of it may give way."""
         return self.is_open and self.gang.priority < MUST_RUN
 
+    @property
+    def _has_no_minimum(self) -> bool:
+        """Whether it is open, and all its pods are extras."""
+        return self.is_open and not any(q.missing for q in self._requirements)
+
     def make_demands(self, pod_classes: PodClasses) -> None:
         """One demand per pod set, and one per bundle."""
         namespace = self.gang.namespace
@@ -216,8 +221,8 @@ class GangDraft:
         return Gang(
             index=GangIdx(self.index),
             priority=self.gang.priority,
-            value=value,
-            pending=self.gang.is_pending,
+            value=0 if self._has_no_minimum else value,
+            pending=self.gang.is_pending or self.is_open,
             placeable=not self.refused and not (anew and not drafts[not_with].may_go),
             demands=demands,
             requirements=tuple(self._requirements),

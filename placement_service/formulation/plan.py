@@ -28,8 +28,8 @@ def home_plan(problem: Problem) -> Plan:
 
 
 def is_placed(gang: Gang, plan: Plan) -> bool:
-    """Whether the gang's minimum is met after the plan."""
-    return not gang.pending or bool(plan.get(gang.index))
+    """Whether the gang's minimum is met after the plan; one that has none needs no pods."""
+    return not gang.pending or bool(plan.get(gang.index)) or bool(gang.home and not gang.missing)
 
 
 def has_minimum(gang: Gang, units: Units) -> bool:

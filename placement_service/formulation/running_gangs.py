@@ -13,12 +13,12 @@ columns of room here, one for each group of gangs that may not use all of it.
 
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
 a disruption budget that allows nothing), when it lacks a pod of its minimum (but see
-`running_parts`) or has no minimum at all, when not every pod of it is told with its node, when it
-is the base of a gang that stays, when its queue is not there, when nothing says which of the listed
-devices of its nodes it has, or what is left beside those that stay (`devices`), when its nodes hold
-more than they have or more for owners, when one of its pods breaks a rule about other pods or ports
-where it is (`running_rules`), when its pods require reservations or want network devices, and when
-they use reservations of which it is not simply said what these hold once they have gone
+`running_parts`), when not every pod of it is told with its node, when it is the base of a gang that
+stays, when its queue is not there, when nothing says which of the listed devices of its nodes it
+has, or what is left beside those that stay (`devices`), when its nodes hold more than they have or
+more for owners, when one of its pods breaks a rule about other pods or ports where it is
+(`running_rules`), when its pods require reservations or want network devices, and when they use
+reservations of which it is not simply said what these hold once they have gone
 (`rules.reservations.take_back`). Where extras come with their priority it stays, too, if it has
 extras and its minimum must run: that is a priority above all others, which its extras do not have.
 
@@ -176,6 +176,8 @@ def _able(
             and not (gang.base_gang in short and any(pending(gang)))
             and not (by_priority and _places_extras_first(gang, rights, moves=moves))
             and rights.may_be_disturbed(gang)
+            # Without a minimum its last pod may not go before its time, and those before may.
+            and (_has_minimum(gang) or not rights.keeps_its_minimum(gang))
             # Columns of room for some gangs only do not count shares of devices.
             and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
             and _is_told(gang, nodes, moves=moves)
@@ -197,6 +199,10 @@ def _able(
             )
         ):
             yield index
+
+
+def _has_minimum(gang: PodGang) -> bool:
+    return any(group.min_replicas for group in gang.groups)
 
 
 def _places_extras_first(gang: PodGang, rights: EvictionRights, *, moves: bool) -> bool:
@@ -240,8 +246,6 @@ def _is_told(gang: PodGang, nodes: RunningOn, *, moves: bool) -> bool:
     return (
         bool(pods)
         and not gang.is_pending
-        # Nothing is decided about a gang without any minimum: all its pods are extras.
-        and any(group.min_replicas for group in gang.groups)
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)
         and all(p.node in (nodes.usable if moves else nodes.nodes.row_of) for p in pods)

@@ -78,7 +78,10 @@ def test_the_gang_of_these_cases_is_open() -> None:
     [
         pytest.param(lambda g: replace(g, queue="queues/lost"), id="its queue is not there"),
         pytest.param(lambda g: replace(g, unsupported=("x",)), id="it is refused"),
-        pytest.param(lambda g: with_group(g, min_replicas=0), id="it has no minimum"),
+        pytest.param(
+            lambda g: replace(with_group(g, min_replicas=0), start=1490, minimum_run_time=60),
+            id="it has no minimum and has not run for its time",
+        ),
         pytest.param(
             lambda g: with_group(g, fixed_pods=(BoundPod("namespaces/ml/pods/x", "nodes/n1"),)),
             id="a pod is not told",

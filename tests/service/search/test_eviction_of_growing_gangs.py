@@ -192,3 +192,30 @@ def test_the_model_of_victims_lets_no_pod_that_waits_stand_in_for_a_minimum() ->
     question = Snapshot((node("n0", used=8), node("n1", gpus=5)), (old, two))
     result = answer(question, PREEMPT, SearchParameters(victim_gangs=1))
     assert (result.evicted(), result.solution.proven) == (["old", "old"], True)
+
+
+@pytest.mark.parametrize("parameters", [DEFAULTS, SearchParameters(victim_gangs=1)])
+@pytest.mark.parametrize(("pods", "gone"), [(1, 1), (2, 2), (3, 0)])
+def test_pods_of_a_gang_without_a_minimum_go_one_by_one(
+    pods: int, gone: int, parameters: SearchParameters
+) -> None:
+    """All of them are extras, and no value is lost with them."""
+    old = running("old", "n0", "n2", gpus=8, minimum=0)
+    large = replace(gang("large", pods=pods, gpus=8), priority=100)
+    question = racks(old, large, used={f"n{i}": 8 for i in range(4)})
+    result = answer(question, PREEMPT, parameters)
+    assert (result.evicted(), result.tier(TierName.EXTRA)) == (["old"] * gone, -gone)
+    assert result.tier(TierName.ADMITTED) == 8 * gone
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT, parameters)
+
+
+@pytest.mark.parametrize("parameters", [DEFAULTS, SearchParameters(victim_gangs=1)])
+def test_a_gang_stays_though_its_base_without_a_minimum_goes(parameters: SearchParameters) -> None:
+    """The base needs no pods for its minimum to be met."""
+    old = running("old", "n0", gpus=8, minimum=0)
+    based = replace(running("based", "n1", gpus=8), base_gang=old.name)
+    full = {f"n{i}": 8 for i in range(4)}
+    question = racks(old, based, urgent(), used=full)
+    result = answer(question, PREEMPT, parameters)
+    assert (result.evicted(), result.solution.proven) == (["old"], True)
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT, parameters)
