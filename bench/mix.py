@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import random
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bench.building import (
     BLOCK,
@@ -24,7 +25,15 @@ from bench.building import (
     with_templates,
 )
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import Node, PodGang, PodSet, PodTemplate, Snapshot
+from placement_service.entities.request import (
+    HOSTNAME,
+    Node,
+    PodGang,
+    PodSet,
+    PodTemplate,
+    Snapshot,
+)
+from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 
 
 def mix(
@@ -40,6 +49,7 @@ def mix(
     domains: int = 0,
     queues: int = 0,
     unlike: float = 0.0,
+    avoid: int = 0,
 ) -> Snapshot:
     """Serving in rack-bound replicas, training in blocks, small jobs; on a 62 % free cluster.
 
@@ -49,7 +59,8 @@ def mix(
     of their gang. Each gang is in one of `queues`, to which two thirds of the free GPUs are
     guaranteed in equal parts, and twice that is the limit of each. With `unlike` the pods of whole
     trays ask for 64 to 128 cores, another number in each gang, and such a share more of the free
-    trays runs pods that leave all GPUs, and cores for some of these pods only.
+    trays runs pods that leave all GPUs, and cores for some of these pods only. Pods of each gang
+    `avoid` so many nodes by name.
     """
     rng = random.Random(f"mix {seed}")
     nodes = nvl_cluster(rng, blocks=blocks, racks=racks)
@@ -59,6 +70,8 @@ def mix(
         made = tuple(map(_in_a_domain, made))
     if unlike:
         nodes, made = _unlike(random.Random(f"unlike {seed}"), nodes, made, unlike)
+    if avoid:
+        made = tuple(_avoiding(random.Random(f"avoid {seed}"), nodes, made, avoid))
     return _in_queues(Snapshot(tuple(nodes), made), queues)
 
 
@@ -92,6 +105,17 @@ def _in_a_domain(one: PodGang) -> PodGang:
             replace(group, pod_sets=tuple(map(of, group.pod_sets))) for group in one.groups
         ),
     )
+
+
+def _avoiding(
+    rng: random.Random, nodes: Sequence[Node], gangs: Sequence[PodGang], count: int
+) -> Iterator[PodGang]:
+    """Gangs whose pods avoid some nodes; those of a set are gangs of their own."""
+    hosts = [node.labels[HOSTNAME] for node in nodes]
+    for one in gangs:
+        avoided = Requirement(HOSTNAME, Operator.NOT_IN, tuple(rng.sample(hosts, count)))
+        affinity = (NodeSelectorTerm((avoided,)),)
+        yield with_templates(one, partial(replace, required_node_affinity=affinity))
 
 
 #: Cores that a pod for a whole tray asks for, and those that other pods of a tray take.

@@ -32,6 +32,7 @@ STANDARD = (
     Expected(Instance("mix", {"load": 2.0}, 2), 0.002),
     Expected(Instance("mix", {"load": 1.3, "domains": 1}), 0.0),
     Expected(Instance("mix", {"load": 1.3, "queues": 8}), 0.0),
+    Expected(Instance("mix", {"load": 1.3, "avoid": 5}), 0.0),
     Expected(Instance("sets"), 0.0),
     Expected(Instance("pools"), 0.01),
     Expected(Instance("pools", {"scattered": 1}), 0.01),

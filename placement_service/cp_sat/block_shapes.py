@@ -153,6 +153,11 @@ class Blocks:
             return True
         return self.counting.topology.parent(self.rack_level, self.level) is not None
 
+    @property
+    def pools(self) -> frozenset[int]:
+        """All pools of whole nodes."""
+        return frozenset(self.pool[self.pool >= 0].tolist())
+
     # --- what blocks have -------------------------------------------------------------
 
     @cached_property

@@ -54,7 +54,7 @@ def swap_blocks(state: State) -> None:
 
 def told(state: State, *, most_nodes: int = 0) -> BlockProblem | None:
     """The problem as blocks; None where they say too little, or there is no time. With more nodes
-    than models of blocks are for, or `most_nodes`, too.
+    than models of blocks are for, or `most_nodes`, too, and with too many pools.
     """
     parameters = state.parameters
     if state.proven or state.left <= parameters.least_seconds:
@@ -62,7 +62,7 @@ def told(state: State, *, most_nodes: int = 0) -> BlockProblem | None:
     if state.problem.node_count > max(most_nodes, parameters.block_nodes):
         return None
     mine = BlockProblem(state)
-    if not mine.usable:
+    if not mine.usable or len(mine.blocks.pools) > parameters.block_pools:
         return None
     state.phase = "blocks"
     return mine

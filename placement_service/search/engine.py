@@ -1,5 +1,8 @@
 """The search: from the first answer to a proven one, with ever better plans.
 
+Where nodes are alike but for pods that avoid a few of them, all of it looks at a looser question
+(`alike_nodes`).
+
 0. Evictions: where many running gangs may give way, a linear model says which.
 1. Count: rows and the master bound what any plan can admit, and name a target.
 2. Assign: blocks for all gangs of the target at once, by counted rows. Where parts share
@@ -35,9 +38,11 @@ import time
 
 from placement_service.entities.solution import Solution, TierName
 from placement_service.entities.stages import Stage, stage
+from placement_service.formulation.objective import Bounds
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
+from placement_service.search.alike_nodes import NoPlaces, alike_nodes
 from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.block_stage import fill_blocks, swap_blocks
 from placement_service.search.configuration_stage import settle_configurations
@@ -72,13 +77,37 @@ def search(
     `start`, and nothing better was ever reported. `prepared` is what `prepare` found of the
     problem; without it, it is found now.
     """
+    alike = alike_nodes(problem) if prepared is None else prepared.alike
+    if alike is None:
+        state = State(problem, start, deadline, report, parameters, prepared)
+        return _search(state, start, report)
+    best, ground, bounds = start, prepared, None
+
+    def tell(solution: Solution) -> None:
+        nonlocal best
+        best = alike.exchanged(solution)
+        report(best)
+
+    for _ in range(parameters.alike_attempts):
+        state = State(alike.loose, best, deadline, tell, parameters, ground)
+        try:
+            return alike.exchanged(_search(state, best, tell, bounds))
+        except NoPlaces:
+            ground, bounds = None, state.bounds
+    return _search(State(problem, best, deadline, report, parameters), best, report, bounds)
+
+
+def _search(state: State, start: Solution, report: Report, known: Bounds | None = None) -> Solution:
+    """The same for a question as it is; `known` are bounds of a looser one."""
+    problem, deadline = state.problem, state.deadline
     tolerances = [(t, problem.policy.tolerance(t.value)) for t in TierName if t.provable]
-    state = State(problem, start, deadline, report, parameters, prepared)
     # Nothing can be spent of a tier that counts nothing here.
     counted = {goal.tier for goal in state.goals if goal.reported}
     tolerances = [(tier, share) for tier, share in tolerances if share > 0 and tier in counted]
     if state.ground.ahead is not None:
         state.follow(state.ground.ahead)
+    elif not tolerances and known is not None:
+        state.trust(known)
     elif not tolerances:
         # Known at once: no plan admits more than all gangs.
         state.tell()
@@ -87,7 +116,7 @@ def search(
     others: list[Plan] = []
     if tolerances:
         # Its floors are of no use to the search for the best, so it has a state of its own.
-        begun = State(problem, start, deadline, report, parameters, state.ground)
+        begun = State(problem, start, deadline, report, state.parameters, state.ground)
         with stage(Stage.FILL):
             spent = spend_at_once(begun, dict(tolerances))
         if spent:

@@ -26,6 +26,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.slot_layout import Layout
+from placement_service.search.alike_nodes import AlikeNodes
 from placement_service.search.cheap_room import CheapRoom
 from placement_service.search.counted_goals import CountedGoals, count_goals
 from placement_service.search.parameters import DEFAULTS, SearchParameters
@@ -50,7 +51,7 @@ class Ahead:
 class Groundwork:
     """Facts, rows and bounds of a problem; `counted` are the bounds of a question of which nothing
     is known yet, None until `count` was called. `ahead` is where a search began without a first
-    answer, None where it did not.
+    answer, None where it did not. `alike` says that the problem is a looser one.
     """
 
     def __init__(self, problem: Problem, parameters: SearchParameters = DEFAULTS) -> None:
@@ -58,6 +59,7 @@ class Groundwork:
         self.builder = Builder(problem)
         self.counted: CountedGoals | None = None
         self.ahead: Ahead | None = None
+        self.alike: AlikeNodes | None = None
         self._places: dict[int, PlaceRows] = {}
         self._columns: Sequence[Column] = ()
 

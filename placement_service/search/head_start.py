@@ -14,6 +14,7 @@ from collections.abc import Callable
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
 from placement_service.search import groundwork
+from placement_service.search.alike_nodes import alike_nodes
 from placement_service.search.assign_stage import assign
 from placement_service.search.block_stage import told
 from placement_service.search.groundwork import Ahead, Groundwork
@@ -33,7 +34,10 @@ def prepare(
     It ends early, with less of it, when `until` says so. `asked` says that the search is waited
     for.
     """
+    alike = alike_nodes(problem)
+    problem = problem if alike is None else alike.loose
     ground = groundwork.prepare(problem, deadline=deadline, until=until)
+    ground.alike = alike
     if ground.counted is not None and _begins_with_blocks(problem) and not asked():
         ground.ahead = _begun(ground, deadline, until)
     return ground

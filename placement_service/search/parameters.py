@@ -115,10 +115,15 @@ class SearchParameters:
     fewest_led_domains: int = 1
     led_wider: float = 0.5
 
+    #: So often a looser question is asked whose plans find no places (`alike_nodes`).
+    alike_attempts: int = 8
+
     #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
     block_nodes: int = 12_000
     #: The same for blocks for all gangs at once, which need no model.
     assign_nodes: int = 50_000
+    #: Pools of whole nodes that blocks are filled with at most.
+    block_pools: int = 64
     #: By how much gangs count more while blocks are filled: the largest, those of parts as
     #: large as a rack, and those that hardly any pool takes.
     block_large_gangs: float = 0.03

@@ -1,0 +1,205 @@
+"""Nodes that are alike but for a few pods that avoid some of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from bench.instances import Instance
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import (
+    HOSTNAME,
+    Policy,
+    Snapshot,
+)
+from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
+from placement_service.entities.solution import Assignment, Solution, TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.problem import Problem
+from placement_service.judge.score import score
+from placement_service.judge.verify import verify
+from placement_service.search import alike_nodes as module
+from placement_service.search.alike_nodes import NoPlaces, alike_nodes
+from placement_service.search.engine import prepare, search
+from tests.placed import solve
+from tests.scenario import Group, Scenario
+from tests.waiting import LONG
+
+POLICY = Policy(deterministic=True)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few pods avoid nodes, and however many of a group."""
+    monkeypatch.setattr(module, "FEW", 0)
+    monkeypatch.setattr(module, "AVOIDED", 1.0)
+    monkeypatch.setattr(module, "LEFT", 1.0)
+
+
+def but(*hosts: str) -> dict[str, object]:
+    """Fields of a template that avoids some nodes."""
+    avoid = Requirement(HOSTNAME, Operator.NOT_IN, hosts)
+    return {"required_node_affinity": (NodeSelectorTerm((avoid,)),)}
+
+
+def at(**nodes: str) -> tuple[Assignment, ...]:
+    """One pod of each gang, in order, on a node named ``x1``, ``x2`` and so on."""
+    return tuple(
+        sorted(Assignment(g, 0, 0, int(n[1:]) - 1, 1) for g, n in enumerate(nodes.values()))
+    )
+
+
+def answer(problem: Problem, where: tuple[Assignment, ...]) -> Solution:
+    return replace(to_solution(problem, {}), assignments=where)
+
+
+def lies(scenario: Scenario, **nodes: str) -> dict[str, str]:
+    """Where gangs lie once everybody may be there; raises NoPlaces."""
+    problem = formulate(scenario.snapshot(), POLICY)
+    alike = alike_nodes(problem)
+    assert alike is not None
+    found = alike.exchanged(answer(problem, at(**nodes)))
+    names = list(nodes)
+    return {names[a.gang]: f"x{a.node + 1}" for a in found.assignments}
+
+
+RACK = "r1: x1=8 x2=8 x3=8"
+
+
+@pytest.mark.usefixtures("always")
+class TestExchange:
+    """What lies on nodes of a group changes places."""
+
+    def test_an_empty_node_is_enough(self) -> None:
+        scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1")))
+        assert lies(scenario, a="x1")["a"] in ("x2", "x3")
+
+    def test_two_change_places(self) -> None:
+        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=but("x1")))
+        scenario = scenario.gang("b", Group("w", 1, 8))
+        assert lies(scenario, a="x1", b="x2") == {"a": "x2", "b": "x1"}
+
+    def test_three_change_places(self) -> None:
+        scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1", "x3")))
+        scenario = scenario.gang("b", Group("w", 1, 8, asks=but("x1")))
+        scenario = scenario.gang("c", Group("w", 1, 8, asks=but("x2")))
+        assert lies(scenario, a="x1", b="x2", c="x3") == {"a": "x2", "b": "x3", "c": "x1"}
+
+    def test_what_is_where_it_may_be_stays(self) -> None:
+        scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1")))
+        assert lies(scenario, a="x3") == {"a": "x3"}
+
+    def test_pods_of_a_node_stay_together(self) -> None:
+        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 4, asks=but("x1")))
+        scenario = scenario.gang("b", Group("w", 1, 4))
+        assert lies(scenario, a="x1", b="x1") == {"a": "x2", "b": "x2"}
+
+    def test_nodes_with_other_room_are_not_alike(self) -> None:
+        scenario = Scenario("r1: x1=8 x2=4/8 x3=8").gang("a", Group("w", 1, 4, asks=but("x1")))
+        assert lies(scenario, a="x1") == {"a": "x3"}
+
+    def test_a_gang_stays_in_the_domain_that_it_names(self) -> None:
+        scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8")
+        scenario = scenario.gang("a", Group("w", 1, 8, prefer="rack", asks=but("x1")))
+        scenario = scenario.gang("b", Group("w", 1, 8))
+        assert lies(scenario, a="x1", b="x2") == {"a": "x2", "b": "x1"}
+
+    def test_a_gang_that_names_none_may_leave_it(self) -> None:
+        scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8")
+        scenario = scenario.gang("a", Group("w", 1, 8, asks=but("x1")))
+        scenario = scenario.gang("b", Group("w", 1, 8, pack="rack", asks=but("x1")))
+        assert lies(scenario, a="x1", b="x2") == {"a": "x3", "b": "x2"}
+
+    def test_nodes_and_domains_that_are_no_longer_whole_are_counted_anew(self) -> None:
+        scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8").gang("a", Group("w", 1, 8, asks=but("x1")))
+        scenario = scenario.gang("b", Group("w", 1, 8, pack="rack", asks=but("x1")))
+        snapshot = scenario.snapshot()
+        problem = formulate(snapshot, POLICY)
+        alike = alike_nodes(problem)
+        assert alike is not None
+        found = alike.exchanged(answer(problem, at(a="x1", b="x2")))
+        told = {tier.name: tier.value for tier in found.tiers}
+        judged = score(snapshot, POLICY, name_pods(snapshot, found.assignments))
+        # Both nodes that are used, and all three of both racks.
+        assert told[TierName.FRAGMENTATION] == judged.value(TierName.FRAGMENTATION) == 5
+
+    def test_gangs_that_used_nodes_before_stay(self) -> None:
+        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=but("x1")))
+        scenario = scenario.gang("b", Group("w", 1, 8), previous=("x2",))
+        with pytest.raises(NoPlaces):
+            lies(scenario, a="x1", b="x2")
+
+    def test_where_there_is_no_place_the_question_is_less_loose_from_then_on(self) -> None:
+        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=but("x1")))
+        scenario = scenario.gang("b", Group("w", 1, 8, asks=but("x1")))
+        problem = formulate(scenario.snapshot(), POLICY)
+        alike = alike_nodes(problem)
+        assert alike is not None
+        assert alike.loose.eligible.all()
+        with pytest.raises(NoPlaces):
+            alike.exchanged(answer(problem, at(a="x1", b="x2")))
+        assert (alike.loose.eligible == problem.eligible).all()
+        (final,) = solve(scenario.snapshot(), POLICY)[-1:]
+        assert final.proven
+        assert len(final.assignments) == 1
+
+    def test_what_needs_all_nodes_of_a_group_may_not_use_them_all(self) -> None:
+        scenario = Scenario(RACK).gang("a", Group("w", 3, 8, pack="rack", asks=but("x1")))
+        scenario = scenario.gang("b", Group("w", 2, 8, pack="rack", asks=but("x2")))
+        problem = formulate(scenario.snapshot(), POLICY)
+        alike = alike_nodes(problem)
+        assert alike is not None
+        assert alike.loose.eligible.sum(axis=1).tolist() == [2, 3]
+
+
+def test_few_sorts_of_pods_are_no_trouble() -> None:
+    scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1")))
+    assert alike_nodes(formulate(scenario.snapshot(), POLICY)) is None
+
+
+@pytest.mark.usefixtures("always")
+def test_the_room_of_victims_is_not_for_everybody() -> None:
+    scenario = Scenario("r1: x1=4/8 x2=8").gang("v", Group("w", told=("x1",), gpus=4))
+    scenario = scenario.gang("a", Group("w", 1, 8, asks=but("x1")), priority=1)
+    policy = Policy(eviction=EvictionPolicy.PREEMPT)
+    assert alike_nodes(formulate(scenario.snapshot(), policy)) is None
+
+
+@pytest.fixture(scope="module")
+def large() -> Snapshot:
+    """Three blocks, and gangs that avoid three nodes each."""
+    return Instance("mix", {"blocks": 3, "racks": 6, "gangs": 30, "avoid": 3}).snapshot()
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_gangs_that_avoid_nodes_are_placed_as_if_they_did_not(large: Snapshot, ahead: bool) -> None:
+    problem = formulate(large, POLICY)
+    assert alike_nodes(problem) is not None
+    deadline = time.monotonic() + LONG
+    start = to_solution(problem, {})
+    told: list[Solution] = []
+    ground = prepare(problem, deadline=deadline) if ahead else None
+    final = search(problem, start, deadline=deadline, report=told.append, prepared=ground)
+    assert final.proven
+    for one in (*told, final):
+        assert verify(large, POLICY, name_pods(large, one.assignments)) == ()
+    assert sum(a.pods for a in final.assignments) > 0
+    values = [[tier.value for tier in one.tiers[:3]] for one in told]
+    assert values == sorted(values)
+
+
+def test_where_no_try_finds_places_the_question_is_asked_as_it_is(
+    large: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(self: object, solution: Solution) -> Solution:
+        raise NoPlaces
+
+    monkeypatch.setattr(module.AlikeNodes, "exchanged", none)
+    *_, final = solve(large, POLICY, seconds=5)
+    assert verify(large, POLICY, name_pods(large, final.assignments)) == ()
+    (admitted, *_) = final.tiers
+    assert admitted.proven
