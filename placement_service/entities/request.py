@@ -245,7 +245,8 @@ class PodGang:
     """Pods that run together or not at all.
 
     `created` None: it has just arrived. `start` None: it does not run, or it is
-    not known since when. The volumes of `volume_claims` tie pods to nodes.
+    not known since when. The volumes of `volume_claims` tie pods to nodes. `reclaims_later`: others
+    of its priority come before it where not all may reclaim.
     """
 
     name: str
@@ -264,6 +265,7 @@ class PodGang:
     minimum_run_time_before_reclaim: int = 0
     never_preempts: bool = False
     volume_claims: tuple[str, ...] = ()
+    reclaims_later: bool = False
 
     @property
     def namespace(self) -> str:

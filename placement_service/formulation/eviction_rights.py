@@ -144,12 +144,12 @@ class EvictionRights:
         waiting = (g for g in snapshot.gangs if g.queue and not is_anew(g.name))
         asking = sorted(
             (g for g in waiting if any(r.pending_count for r in g.groups)),
-            key=lambda g: (-g.priority, now if g.created is None else g.created),
+            key=lambda g: (-g.priority, g.reclaims_later, now if g.created is None else g.created),
         )
         taken: Counter[str] = Counter()
         found: dict[str, frozenset[str]] = {}
         for gang in asking:
-            gpus, least = self._asked(gang)
+            gpus, least = self.asked(gang)
             mine = set()
             for queue in self._from_root(gang.queue):
                 left = self._guaranteed(queue) - self._used[queue]
@@ -165,14 +165,31 @@ class EvictionRights:
             found[gang.name] = frozenset(mine)
         return found
 
-    def _asked(self, gang: PodGang) -> _Asked:
+    def asked(self, gang: PodGang) -> _Asked:
         """The GPUs that a gang asks for with all its pods, and those of its minimum at least."""
         every = least = 0
         for group in gang.groups:
-            sets = [(self._gpus(s.template), len(s.pods)) for s in group.pod_sets if s.pods]
+            sets = [(self.gpus(s.template), len(s.pods)) for s in group.pod_sets if s.pods]
             every += sum(gpus * pods for gpus, pods in sets)
             least += group.missing * min((gpus for gpus, _ in sets), default=0)
         return _Asked(every, least)
+
+    def lacks(self, queue: str) -> dict[str, int]:
+        """By how much a queue and those above it are below what is guaranteed to them."""
+        left = {q: self._guaranteed(q) - self._used[q] for q in self._from_root(queue)}
+        return {q: n for q, n in left.items() if n > 0}
+
+    def used(self, queue: str) -> int:
+        """GPUs that run in a queue and below it, in thousandths."""
+        return self._used[queue]
+
+    def way(self, queue: str) -> list[str]:
+        """A queue and those above it, from the root down."""
+        return self._from_root(queue)
+
+    def says_the_same(self, other: EvictionRights) -> bool:
+        """Whether the same gangs may reclaim for the same queues."""
+        return self._reclaims_for == other._reclaims_for
 
     def victim(self, gang: PodGang) -> Victim:
         """The class of a running gang."""
@@ -273,7 +290,7 @@ class EvictionRights:
             return None
         mine, theirs = pair
         if mine not in self._reclaims_for.get(gang.name, ()):
-            asked = self._asked(gang).least
+            asked = self.asked(gang).least
             return GuaranteeLack(mine, self._guaranteed(mine), self._used[mine], asked, False)
         if self._used[theirs] <= self._guaranteed(theirs):
             return GuaranteeLack(theirs, self._guaranteed(theirs), self._used[theirs], 0, True)
@@ -306,12 +323,13 @@ class EvictionRights:
                 used[name] += in_millis(queue.used).get(GPUS, 0)
         for gang in snapshot.gangs:
             sets = [s for group in gang.groups for s in group.pod_sets if s.bound_pods]
-            gpus = sum(self._gpus(s.template) * len(s.bound_pods) for s in sets)
+            gpus = sum(self.gpus(s.template) * len(s.bound_pods) for s in sets)
             for name in self._from_root(gang.queue) if gpus else ():
                 used[name] += gpus
         return used
 
-    def _gpus(self, template: PodTemplate) -> int:
+    def gpus(self, template: PodTemplate) -> int:
+        """GPUs that a pod asks for, in thousandths."""
         return pod_amount(self._policy, template, GPUS, self._memory)
 
     # --- who shares -----------------------------------------------------------

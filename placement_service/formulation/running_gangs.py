@@ -65,6 +65,7 @@ from placement_service.formulation.open_gangs import (
     whole_name,
 )
 from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.reclaim_limits import with_reclaim_limits
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
     has_many_terms,
@@ -117,7 +118,8 @@ def open_running_gangs(
         opened = open_for_evictions(snapshot, chosen, strict, kept)
         alike = any(snapshot.gangs[i].name in unsaid for i in chosen)
         if rights.in_turn or alike:
-            loose = open_for_evictions(snapshot, chosen, rights, kept, alike=alike)
+            limited = with_reclaim_limits(snapshot, policy, rights)
+            loose = open_for_evictions(limited, chosen, rights, kept, alike=alike)
             opened = replace(opened, relaxed=loose.snapshot)
     missed = [
         gang

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import NamedTuple
 
 from placement_service.entities.errors import DeadlineTooShort
@@ -19,16 +20,18 @@ from placement_service.entities.progress import (
     Observer,
     heard,
 )
-from placement_service.entities.request import Request
+from placement_service.entities.request import Request, Snapshot
 from placement_service.entities.solution import Limit, Solution, Tier
 from placement_service.entities.stages import Stage, stage
 from placement_service.formulation.named_plan import NamedPlan
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
+from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.reclaim_turns import Turns, other_turns
 from placement_service.heuristic.scarcity import somebody_waits
-from placement_service.pipeline.candidates import Candidate, Candidates
+from placement_service.pipeline.candidates import Candidate, Candidates, Judging
 from placement_service.pipeline.results import gang_results, nothing_yet, termination
 from placement_service.pipeline.stages import (
     Budget,
@@ -53,6 +56,9 @@ FIRST_SHARE, FIRST_SHARE_BUSY = 0.5, 0.65
 
 #: How many times as long as the last time judging and writing may take.
 MARGIN = 1.5
+
+#: What may end a search, what says most first.
+_ENDS = (Limit.SOLVER_LOST, Limit.TIME, Limit.EFFORT)
 
 #: The time to explain and write the last answer, as a multiple of writing one without explanations.
 EXPLAINING = 3.0
@@ -82,13 +88,14 @@ def place(
     offer(nothing_yet(request))
     with stage(Stage.FORMULATE), heard(interrupter):
         run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
-        problem = stages.formulate(request.snapshot, request.policy, run.prepared)
+        reading = run.reading(request.snapshot)
+        turned = other_turns(request.snapshot, request.policy)
     run.check_time()
 
-    # The solver process gets to know the problem meanwhile.
-    with run.expecting(problem):
+    # The solver process gets to know the problem meanwhile, where it is the only one.
+    with nullcontext() if turned is not None else run.expecting(reading.problem):
         # 3. A first answer, good or not.
-        best = run.first_answer(problem)
+        best = run.first_answer(reading)
         run.check_time()
         run.first_seconds = run.elapsed()
         run.first_tiers = best.solution.tiers
@@ -96,14 +103,17 @@ def place(
         run.tell(best)
 
         # 4. Better answers, until one is proven or time is up.
-        searched = run.search(problem, best)
+        if turned is None:
+            searched = run.search(reading, best)
+        else:
+            searched = run.search_both(reading, best, turned)
     best, limit = searched.best, searched.limit
     if interrupter.interrupted:
         raise Interrupted
 
     # 5. Why the other gangs wait.
     run.offer(best)
-    reasons = run.explain(problem, best)
+    reasons = run.explain(searched.reading, best)
     cut_short = limit in (Limit.TIME, Limit.SOLVER_LOST) or run.is_late
 
     # 6. One immutable answer.
@@ -116,14 +126,31 @@ def place(
     )
 
 
+class _Reading(NamedTuple):
+    """The request in arrays. It can be read in two ways where not all gangs may reclaim that would
+    (see `reclaim_turns`)."""
+
+    snapshot: Snapshot
+    prepared: Prepared
+    problem: Problem
+    candidates: Candidates
+
+
 class _Searched(NamedTuple):
-    """The best candidate, what ended the search (NONE: a proof, or not known), and the peak memory
-    of the solver in bytes.
+    """The best candidate and how the request was read for it, what ended the search (NONE: a proof,
+    or not known), and the peak memory of the solver in bytes.
     """
 
     best: Candidate
+    reading: _Reading
     limit: Limit
     memory: int
+
+
+def _worse(one: Limit, other: Limit) -> Limit:
+    """What ended two searches, of which neither proved its plan."""
+    ends = (one, other)
+    return next(e for e in (*_ENDS, Limit.NONE) if e in ends)
 
 
 class _Run:
@@ -142,7 +169,6 @@ class _Run:
     ) -> None:
         self._request = request
         self._began, self._cpu_seconds = clock(), time.process_time()
-        self.prepared = prepare(request.snapshot, request.policy)
         self._stages = stages
         self._budget = budget
         self._observer = observer
@@ -150,19 +176,22 @@ class _Run:
         self._clock = clock
         self._report_defect = report_defect
         self._offer = offer
-        self.candidates = Candidates(
-            request,
-            self.prepared,
-            stages.judge(request.snapshot, request.policy),
-            self.elapsed,
-            report_defect,
-        )
+        self._judging = Judging(request, stages.judge, self.elapsed, report_defect)
         #: The plan that was handed out last.
         self._offered: NamedPlan | None = None
         self.first_seconds = 0.0
         self.first_tiers: tuple[Tier, ...] = ()
         #: What handing out an answer took, in seconds.
         self._offering = 0.0
+
+    def reading(self, snapshot: Snapshot, whole: _Reading | None = None) -> _Reading:
+        """The snapshot of the request in arrays, or a part of it: bounds are those of the whole."""
+        prepared = prepare(snapshot, self._request.policy)
+        if whole is not None:
+            relaxed, exact = whole.prepared.relaxed, prepared.exact and whole.prepared.exact
+            prepared = replace(prepared, relaxed=relaxed, exact=exact and relaxed is not None)
+        problem = self._stages.formulate(snapshot, self._request.policy, prepared)
+        return _Reading(snapshot, prepared, problem, Candidates(self._judging, snapshot, prepared))
 
     def elapsed(self) -> float:
         """Seconds since the request arrived."""
@@ -224,7 +253,7 @@ class _Run:
                     self._request,
                     best.solution,
                     best.score,
-                    self.candidates.reached,
+                    self._judging.reached,
                     best.plan.evictions,
                     reasons,
                 )
@@ -234,7 +263,7 @@ class _Run:
             stats=Stats(
                 elapsed_seconds=self.elapsed(),
                 first_answer_seconds=self.first_seconds,
-                proof_seconds=self.candidates.proof_seconds,
+                proof_seconds=self._judging.proof_seconds,
                 first_tiers=self.first_tiers,
                 engine=self._stages.engine,
                 deterministic=deterministic,
@@ -254,7 +283,7 @@ class _Run:
             problem, deadline=self._budget.answer_by, interrupter=self._interrupter
         )
 
-    def first_answer(self, problem: Problem) -> Candidate:
+    def first_answer(self, reading: _Reading) -> Candidate:
         """The greedy answer, or the empty one when that fails."""
         now = self._clock()
         deadline = self._budget.answer_by
@@ -263,18 +292,18 @@ class _Run:
         previous = count_pods(self._request.snapshot, self._request.previous)
         try:
             with stage(Stage.FIRST_ANSWER):
-                solution = self._stages.first_answer(problem, previous, deadline=deadline)
+                solution = self._stages.first_answer(reading.problem, previous, deadline=deadline)
         except Exception as error:
             logger.exception("the first answer failed")
             self._report_defect("the first answer failed", repr(error))
         else:
-            candidate = self.candidates.judged(solution)
+            candidate = reading.candidates.judged(solution)
             if candidate is not None:
-                self.candidates.remember(candidate)
+                reading.candidates.remember(candidate)
                 return candidate
-        nothing = to_solution(problem, home_plan(problem))
-        candidate = self.candidates.nothing(nothing)
-        self.candidates.remember(candidate)
+        nothing = to_solution(reading.problem, home_plan(reading.problem))
+        candidate = reading.candidates.nothing(nothing)
+        reading.candidates.remember(candidate)
         return candidate
 
     def _first_share(self, now: float) -> float:
@@ -283,15 +312,47 @@ class _Run:
         share = FIRST_SHARE_BUSY if mine <= 0 else FIRST_SHARE * seconds / mine
         return min(max(FIRST_SHARE, share), FIRST_SHARE_BUSY)
 
-    def search(self, problem: Problem, best: Candidate) -> _Searched:
+    def search_both(self, reading: _Reading, best: Candidate, turned: Turns) -> _Searched:
+        """As `search` in both ways to read the request, the way with the better answer first."""
+        with stage(Stage.FORMULATE), heard(self._interrupter):
+            other = self.reading(turned.snapshot, None if turned.whole else reading)
+        ways = [(other, self.first_answer(other)), (reading, best)]
+        if not other.candidates.is_better(ways[0][1], best):
+            ways.reverse()
+        found: _Searched | None = None
+        for way, start in ways:
+            if found is not None and (found.best.solution.proven or self._interrupter.interrupted):
+                break
+            if found is None:
+                self.offer(start)
+                found = self.search(way, start)
+            else:
+                found = self._better_of(found, self.search(way, start))
+        assert found is not None
+        return found
+
+    def _better_of(self, first: _Searched, second: _Searched) -> _Searched:
+        """The better of both, with what is known from the other."""
+        better, other = first, second
+        if second.reading.candidates.is_better(second.best, first.best):
+            better, other = second, first
+        best = better.reading.candidates.with_bounds(better.best, other.best)
+        return better._replace(
+            best=best,
+            limit=Limit.NONE if best.solution.proven else _worse(first.limit, second.limit),
+            memory=max(first.memory, second.memory),
+        )
+
+    def search(self, reading: _Reading, best: Candidate) -> _Searched:
         """Better candidates, until one is proven or time is up."""
+        candidates, problem = reading.candidates, reading.problem
         known = best.solution
         nothing_left = all(t.proven if t.name.provable else not t.value for t in known.tiers)
         if nothing_left or (known.final and known.proven):
-            return _Searched(best, Limit.NONE, 0)
+            return _Searched(best, reading, Limit.NONE, 0)
         deadline = self._budget.answer_by - self._reserve()
         if deadline - self._clock() < SHORTEST_SEARCH:
-            return _Searched(best, Limit.TIME, 0)
+            return _Searched(best, reading, Limit.TIME, 0)
         next_judging = self._clock()
         repeatable = self._request.policy.deterministic
         first = best
@@ -302,11 +363,11 @@ class _Run:
             same = solution.assignments == best.solution.assignments
             if not same and begin < next_judging:
                 return
-            better = self.candidates.better(best, solution)
+            better = candidates.better(best, solution)
             if better is not None:
                 best = better
                 if not repeatable:
-                    self.candidates.remember(best)
+                    candidates.remember(best)
                 self.tell(best)
             if not same:
                 self.offer(best)
@@ -324,35 +385,34 @@ class _Run:
         if found.failure:
             self._report_defect("the engine failed", found.failure)
         if self._interrupter.interrupted:
-            return _Searched(best, Limit.NONE, 0)
+            return _Searched(best, reading, Limit.NONE, 0)
         # Which plans are judged on the way depends on the clock; a repeatable answer must not.
         standing = first if repeatable and found.limit is Limit.NONE else best
-        better = self.candidates.better(standing, found.solution)
+        better = candidates.better(standing, found.solution)
         if better is None:
             # The engine's last plan was refused; the best one is from before.
-            return _Searched(best, found.limit, found.peak_memory_bytes)
+            return _Searched(best, reading, found.limit, found.peak_memory_bytes)
         best = better
-        self.candidates.remember(best)
+        candidates.remember(best)
         if best.solution.proven:
-            return _Searched(best, Limit.NONE, found.peak_memory_bytes)
+            return _Searched(best, reading, Limit.NONE, found.peak_memory_bytes)
         if found.limit is not Limit.NONE:
-            return _Searched(best, found.limit, found.peak_memory_bytes)
+            return _Searched(best, reading, found.limit, found.peak_memory_bytes)
         # An engine that ends by itself without a reason has nothing left to try.
         limit = best.solution.limit
-        return _Searched(
-            best, Limit.EFFORT if limit is Limit.NONE else limit, found.peak_memory_bytes
-        )
+        limit = Limit.EFFORT if limit is Limit.NONE else limit
+        return _Searched(best, reading, limit, found.peak_memory_bytes)
 
-    def explain(self, problem: Problem, best: Candidate) -> Sequence[Sequence[Reason]]:
+    def explain(self, reading: _Reading, best: Candidate) -> Sequence[Sequence[Reason]]:
         """Reasons by gang; none when explaining itself fails."""
         try:
             with stage(Stage.EXPLAIN):
                 return self._stages.explain(
-                    self.prepared.snapshot,
-                    problem,
+                    reading.prepared.snapshot,
+                    reading.problem,
                     best.solution,
                     best.score,
-                    asked=self.prepared.request or self._request.snapshot,
+                    asked=reading.prepared.request or reading.snapshot,
                     deadline=self.explain_by,
                 )
         except Exception as error:
@@ -366,5 +426,5 @@ class _Run:
         As long as the last one took, with a margin for a machine that has become busier.
         """
         left = self._budget.answer_by - self._clock()
-        needed = self.candidates.judging + EXPLAINING * self._offering
+        needed = self._judging.seconds + EXPLAINING * self._offering
         return min(0.03 + MARGIN * needed, 0.5 * max(0.0, left))

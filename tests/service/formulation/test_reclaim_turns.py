@@ -1,0 +1,124 @@
+"""Who reclaims where a queue is not guaranteed enough for all that would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.queues import GPUS, Queue
+from placement_service.entities.request import PodGang, Request, Snapshot
+from placement_service.entities.solution import TierName
+from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.reclaim_limits import with_reclaim_limits
+from placement_service.formulation.reclaim_turns import other_turns
+from placement_service.search.engine import search
+from tests.service.evictions import PREEMPT, RECLAIM, running
+from tests.service.pipeline.asking import ask, ending_with, stages
+from tests.service.questions import gang, node
+from tests.waiting import LONG
+
+NOW = 100_000
+
+
+def waiting(name: str, gpus: int, *, age: int = 0, priority: int = 0, extras: int = 0) -> PodGang:
+    """A gang in queue "a" of pods of one GPU, some of them extras."""
+    made = gang(name, pods=gpus + extras, gpus=1, minimum=gpus)
+    return replace(made, queue="queues/a", created=NOW - age, priority=priority)
+
+
+def question(*gangs: PodGang, guaranteed: int = 8) -> Snapshot:
+    """Two nodes that are full of extras of a gang of queue "b"."""
+    queues = (Queue("queues/a", guaranteed={GPUS: guaranteed}), Queue("queues/b"))
+    old = replace(running("old", *["n0"] * 4, *["n1"] * 4, gpus=2, minimum=2), queue="queues/b")
+    nodes = tuple(node(f"n{i}", used=8) for i in range(2))
+    return Snapshot(nodes, (old, *gangs), as_of=NOW, queues=queues)
+
+
+def entitled(snapshot: Snapshot) -> list[str]:
+    rights = EvictionRights(snapshot, RECLAIM)
+    return [
+        one.name.rpartition("/")[2] for one in snapshot.gangs if rights.winner(one).reclaims_for
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gangs", "first", "then"),
+    [
+        ((waiting("old1", 2, age=60), waiting("young", 8)), ["old1"], ["young"]),
+        ((waiting("x", 5, age=90), waiting("y", 4), waiting("z", 4)), ["x"], ["y", "z"]),
+        (
+            (waiting("x", 3, age=9), waiting("y", 5, priority=9), waiting("z", 8)),
+            ["x", "y"],
+            None,
+        ),
+    ],
+)
+def test_those_reclaim_whose_minimums_are_the_most(
+    gangs: Sequence[PodGang], first: list[str], then: list[str] | None
+) -> None:
+    asked = question(*gangs)
+    assert entitled(asked) == first
+    turned = other_turns(asked, RECLAIM)
+    assert (None if turned is None else entitled(turned.snapshot)) == then
+
+
+def test_of_equals_the_oldest_reclaim() -> None:
+    small = waiting("small", 3, age=900)
+    equals = [waiting("young", 8, age=60), waiting("old1", 8, age=600)]
+    turned = other_turns(question(small, *equals), RECLAIM)
+    assert turned is not None
+    assert entitled(turned.snapshot) == ["old1"]
+
+
+def test_extras_wait_that_are_not_guaranteed() -> None:
+    turned = other_turns(question(waiting("a", 4, extras=6)), RECLAIM)
+    assert turned is not None
+    assert not turned.whole
+    assert [g.pending_count for g in turned.snapshot.gangs[1].groups] == [8]
+    assert entitled(turned.snapshot) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy"),
+    [
+        (question(waiting("a", 4), waiting("b", 4)), RECLAIM),
+        (question(waiting("a", 8), waiting("b", 8)), PREEMPT),
+        (question(waiting("a", 9)), RECLAIM),
+    ],
+)
+def test_there_is_no_other_choice(asked: Snapshot, policy: object) -> None:
+    assert other_turns(asked, policy) is None  # type: ignore[arg-type]
+
+
+def test_bounds_know_what_a_queue_may_reclaim_in_all() -> None:
+    asked = question(waiting("a", 8), waiting("b", 6))
+    rights = EvictionRights(asked, RECLAIM, each_alone=True)
+    limited = with_reclaim_limits(asked, RECLAIM, rights)
+    assert [q.limit.get(GPUS) for q in limited.queues] == [8, None]
+    # What is free, and what gangs of lower priority leave, comes to that.
+    free = replace(asked, nodes=(*asked.nodes, node("n2", used=5)))
+    assert with_reclaim_limits(free, RECLAIM, rights).queues[0].limit[GPUS] == 11
+    above = question(waiting("a", 8, priority=9), waiting("b", 6))
+    assert with_reclaim_limits(above, RECLAIM, rights).queues[0].limit[GPUS] == 24
+
+
+@pytest.mark.parametrize(
+    ("gangs", "gpus", "pods"),
+    [
+        pytest.param((waiting("a", 4, extras=2),), 4, 2, id="a minimum inside"),
+        pytest.param((waiting("x", 2, age=60), waiting("y", 8)), 8, 4, id="the larger of two"),
+        pytest.param((waiting("x", 3, age=9), waiting("y", 4), waiting("z", 5)), 8, 4, id="two"),
+    ],
+)
+def test_the_best_that_may_be_reclaimed_is_proven(
+    gangs: Sequence[PodGang], gpus: int, pods: int
+) -> None:
+    guaranteed = 4 if len(gangs) == 1 else 8
+    request = Request(question(*gangs, guaranteed=guaranteed), RECLAIM, LONG)
+    found = ask(request, stages=stages(ending_with(search)))
+    tiers = {tier.name: tier for tier in found.tiers}
+    assert tiers[TierName.ADMITTED].value == gpus
+    assert len(found.evictions) == pods
+    assert found.termination.optimal
