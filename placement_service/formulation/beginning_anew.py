@@ -33,6 +33,8 @@ def may_begin_anew(gang: PodGang) -> bool:
     return (
         any(pending(gang))
         and any(running(gang))
+        # Of one without a minimum all can come, whatever goes.
+        and any(group.min_replicas for group in gang.groups)
         and all(group.pending_count >= group.min_replicas for group in gang.groups)
     )
 

@@ -95,10 +95,11 @@ def formulate(
     repeats = MOST_REPEATED if repeated else 1
     table = pod_classes.table(levels, repeats=repeats)
     values = [gang_value(source, policy, totals) for source in request.gangs]
-    # Of those behind them running parts meet no minimum.
+    # Of those behind them what runs of gangs that lack pods meets no minimum.
+    wholes = [(g, by_name[whole_name(g.name)]) for g in snapshot.gangs[len(values) :]]
     values += [
-        0 if is_part(g.name) else values[by_name[whole_name(g.name)]]
-        for g in snapshot.gangs[len(values) :]
+        0 if is_part(g.name) and snapshot.gangs[whole].is_pending else values[whole]
+        for g, whole in wholes
     ]
     set_bases = _set_bases(request, snapshot, by_name)
     gangs = tuple(

@@ -97,6 +97,11 @@ class GangDraft:
         return self.is_open and self.gang.priority < MUST_RUN
 
     @property
+    def runs_whole(self) -> bool:
+        """Whether its minimum is met before the plan."""
+        return self.is_open or not self.gang.is_pending
+
+    @property
     def _has_no_minimum(self) -> bool:
         """Whether it is open, and all its pods are extras."""
         return self.is_open and not any(q.missing for q in self._requirements)
@@ -231,7 +236,7 @@ class GangDraft:
             part=GangIdx(by_name.get(part_name(self.gang.name), -1)),
             anew_of=GangIdx(by_name[whole] if anew else -1),
             not_with=GangIdx(not_with),
-            waits=not (drafts[by_name[whole]] if anew else self).is_open,
+            waits=not self.is_open and not (anew and drafts[by_name[whole]].runs_whole),
             set_base=set_base,
             set_level=set_level,
             set_running=self.packing.running_places(set_level),
@@ -253,10 +258,12 @@ class GangDraft:
         )
 
     def _surplus(self, drafts: Sequence[GangDraft], by_name: Mapping[str, int]) -> int:
-        """The extras in a part: what runs beyond the minimums of the gang that it is part of."""
-        if not is_part(self.gang.name):
-            return 0
+        """The extras in a part that go with it: what runs beyond the minimums of its gang, of which
+        some is not met.
+        """
         whole = drafts[by_name[whole_name(self.gang.name)]].gang
+        if not (is_part(self.gang.name) and whole.is_pending):
+            return 0
         return sum(max(0, g.running_count - g.min_replicas) for g in whole.groups)
 
     def _home(self, demands: Sequence[Demand]) -> Iterator[UnitsOnNode]:

@@ -15,7 +15,7 @@ from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.open_gangs import is_anew, is_part, whole_name
+from placement_service.formulation.open_gangs import is_anew, is_part, part_name, whole_name
 
 #: The unit here is that of the values of gangs; pods ask for thousandths of a GPU.
 UNITS = UNITS_PER_GPU // 1000
@@ -57,10 +57,13 @@ def formulate(
             for group in gang.groups
             for s in group.pod_sets
         )
+        whole, itself = snapshot.gangs[by_name[whole_name(gang.name)]], gang
+        if is_anew(gang.name):
+            # It takes what the gang itself would, or what runs of it.
+            part = by_name.get(part_name(whole.name))
+            itself = whole if part is None or whole.is_pending else snapshot.gangs[part]
         # What runs of a gang that lacks pods of its minimum fills a guarantee in any case.
-        # One that begins anew takes what the gang itself would.
-        itself = snapshot.gangs[by_name[whole_name(gang.name)]] if is_anew(gang.name) else gang
-        need = 0 if is_part(gang.name) else _need(itself, policy)
+        need = 0 if is_part(gang.name) and whole.is_pending else _need(itself, policy)
         left[gang.queue] -= max(0, at_home[index] - need)
         if gang.is_pending and need:
             needs.setdefault(gang.queue, {})[GangIdx(index)] = need * UNITS

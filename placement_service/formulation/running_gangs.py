@@ -121,10 +121,13 @@ def open_running_gangs(
             limited = with_reclaim_limits(snapshot, policy, rights)
             loose = open_for_evictions(limited, chosen, rights, kept, alike=alike)
             opened = replace(opened, relaxed=loose.snapshot)
+    held = frozenset() if moves else _held_by_others(snapshot, rights)
     missed = [
         gang
         for i, gang in enumerate(snapshot.gangs)
-        if (i not in able or i in kept - chosen) and _could_give_way(gang, snapshot, rights)
+        if (i not in able or i in kept - chosen)
+        and gang.name not in held
+        and _could_give_way(gang, snapshot, rights)
     ]
     missed += [g for g in snapshot.gangs if g.name in unsaid and part_name(g.name) in names]
     nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
@@ -152,8 +155,23 @@ def gangs_that_may_go(snapshot: Snapshot, policy: Policy) -> frozenset[int]:
 def _could_give_way(gang: PodGang, snapshot: Snapshot, rights: EvictionRights) -> bool:
     """Whether the rules let some pod of a gang go, whether or not the problem can express it."""
     told = (s for group in gang.groups for s in group.pod_sets if s.bound_pods)
-    return rights.may_be_disturbed(gang) and any(
-        not _in_closed_budget(gang, s.template, snapshot) for s in told
+    may_go = [not _in_closed_budget(gang, s.template, snapshot) for s in told]
+    # Without extras, or where it lacks pods, all of it goes or nothing.
+    some = has_extras(gang) and not gang.is_pending
+    return rights.may_be_disturbed(gang) and any(may_go) and (some or all(may_go))
+
+
+def _held_by_others(snapshot: Snapshot, rights: EvictionRights) -> frozenset[str]:
+    """Bases that lack pods of their minimum and stay by the rules, with what is based on them."""
+    holding = {
+        gang.base_gang
+        for gang in snapshot.gangs
+        if gang.base_gang and any(running(gang)) and not _could_give_way(gang, snapshot, rights)
+    }
+    return frozenset(
+        gang.name
+        for gang in snapshot.gangs
+        if gang.name in holding and gang.is_pending and not may_begin_anew(gang)
     )
 
 

@@ -1,15 +1,20 @@
-"""Running gangs that lack pods of their minimum, as two gangs each where they may be evicted.
+"""Running gangs of which what runs and what waits are two gangs, where they may be evicted.
 
-What runs of such a gang may have to go, may stay while the rest waits, or may be made whole. So it
-becomes a gang of its own behind those of the request, its part, without which the rest gets no pod:
+What runs of a gang that lacks pods of its minimum may have to go, may stay while the rest waits, or
+may be made whole. So it becomes a gang of its own behind those of the request, its part, without
+which the rest gets no pod:
 
     its running pods    all stay, or all go; worth nothing, because no minimum is met
     the gang itself     waits as before; its running pods are places that cannot change
 
 What runs of other gangs that are based on it is based on its running pods, and what waits of them
 on the gang itself. Extras go with the rest, because a gang that goes in part has to keep its
-minimum. A gang is not divided where a whole gang is based on it whose extras wait. Where gangs are
-moved it stays as it is: pods that move are new ones, and a gang gets these only with its minimum.
+minimum. Where gangs are moved it stays as it is: pods that move are new ones, and a gang gets these
+only with its minimum.
+
+A whole gang is divided, too, where its extras wait for a base that waits itself: these get no pods
+before the base does, and what runs stays without it. Its part is the gang with its minimum and what
+that is worth. It stays undivided where it could lose extras in places that count in `topology`.
 """
 
 from __future__ import annotations
@@ -19,7 +24,9 @@ from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PodGang, PodGroup, Policy, Snapshot
+from placement_service.formulation.eviction_rights import has_extras
 from placement_service.formulation.open_gangs import part_name
+from placement_service.formulation.packing_scopes import set_level
 from placement_service.formulation.running_gangs import gangs_that_may_go
 from placement_service.formulation.running_topology import pending, running
 
@@ -40,20 +47,22 @@ def with_running_parts(snapshot: Snapshot, policy: Policy) -> Snapshot:
 
 
 def _divisible(snapshot: Snapshot) -> Iterator[int]:
-    # Extras that wait could not be told from the whole gang that they belong to.
-    grown = {
-        gang.base_gang
-        for gang in snapshot.gangs
-        if any(pending(gang)) and any(running(gang)) and not gang.is_pending
-    }
+    short = {gang.name: gang for gang in snapshot.gangs if gang.is_pending}
     for i, gang in enumerate(snapshot.gangs):
+        base = short.get(gang.base_gang)
         if (
-            gang.is_pending
+            (gang.is_pending or (base and any(pending(gang)) and _has_fixed_places(gang, base)))
             and any(running(gang))
             and not any(g.fixed_pods for g in gang.groups)
-            and gang.name not in grown
         ):
             yield i
+
+
+def _has_fixed_places(gang: PodGang, base: PodGang) -> bool:
+    """Whether no place of a whole gang that counts in `topology` could change while it stays."""
+    return not has_extras(gang) or not (
+        set_level(base) or any(scope.preferred_level for scope in gang.packing_scopes)
+    )
 
 
 def _divided(snapshot: Snapshot, which: Collection[int]) -> Snapshot:
@@ -62,7 +71,7 @@ def _divided(snapshot: Snapshot, which: Collection[int]) -> Snapshot:
     for i, gang in enumerate(snapshot.gangs):
         if i in which:
             gangs.append(_rest(gang))
-        elif gang.base_gang in part_of and not gang.is_pending:
+        elif gang.base_gang in part_of and not (gang.is_pending or any(pending(gang))):
             gangs.append(replace(gang, base_gang=part_of[gang.base_gang]))
         else:
             gangs.append(gang)
@@ -86,11 +95,11 @@ def _rest(gang: PodGang) -> PodGang:
 
 
 def _part(gang: PodGang) -> PodGang:
-    """What runs of a gang, all of it needed."""
+    """What runs of a gang; all of it is needed where the gang lacks pods."""
     groups = tuple(
         PodGroup(
             group.name,
-            group.running_count,
+            group.running_count if gang.is_pending else group.min_replicas,
             tuple(replace(s, pods=()) for s in group.pod_sets if s.bound_pods),
         )
         for group in gang.groups

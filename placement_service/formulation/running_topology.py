@@ -137,8 +137,9 @@ class KeptWishes:
 
     def _is_exact(self, gang: PodGang, nodes: RunningOn) -> bool:
         if is_part(gang.name):
-            # Its places count with the rest of its gang.
-            return True
+            # Its places count with the rest of its gang, in a set also where a whole gang goes.
+            whole = self._by_name[whole_name(gang.name)]
+            return whole.is_pending or not set_level(self._by_name[whole.base_gang])
         if any(pending(gang)) and (
             gang.previous_nodes
             or not all(

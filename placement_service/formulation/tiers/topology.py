@@ -108,11 +108,16 @@ def sets(problem: Problem) -> dict[int, tuple[Gang, ...]]:
     return {base: tuple(gangs) for base, gangs in found.items()}
 
 
+def _counts(problem: Problem, gang: Gang, plan: Plan) -> bool:
+    """Whether a gang of a set is placed, and what runs of it has not gone."""
+    return is_placed(gang, plan) and (gang.part < 0 or is_placed(problem.gangs[gang.part], plan))
+
+
 def set_domains(problem: Problem, gangs: Sequence[Gang], plan: Plan) -> int:
     """Places beyond the first that a set uses at its level."""
     base, scaled = gangs[0], gangs[1:]
-    here = [g for g in gangs if is_placed(g, plan)]
-    if not is_placed(base, plan) or not any(is_placed(g, plan) for g in scaled):
+    here = [g for g in gangs if _counts(problem, g, plan)]
+    if not is_placed(base, plan) or not any(g in here for g in scaled):
         return 0
     if not any(_new(g, plan.get(g.index, ())) for g in here):
         return 0
