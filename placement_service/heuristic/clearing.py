@@ -64,7 +64,7 @@ class Clearing:
         #: The resources that it asks for, as columns, and how much of each.
         self._asked = [(r, int(request[r])) for r in np.flatnonzero(request).tolist()]
         #: What a unit of each pod class costs besides.
-        self._again: list[float] = prices.again.tolist()
+        self._again = prices.again
         self._inside = set(nodes.tolist())
         self._nodes_of: dict[int, int] = {}
         self.left: dict[GangIdx, Units] = {}
@@ -76,6 +76,8 @@ class Clearing:
         self._now: dict[int, _Price | None] = {}
         #: Slots that nodes have now.
         self._slots: dict[int, int] = {}
+        #: Nodes that may have become cheaper, and are not in the heap as such.
+        self._cheaper: set[int] = set()
 
     def _nodes_inside(self, index: GangIdx) -> int:
         if index not in self._nodes_of:
@@ -172,7 +174,7 @@ class Clearing:
 
     def clear(self, slots: float) -> bool:
         """Clears nodes for so many slots; returns true when nothing is left to clear."""
-        while slots > 0 and self._heap:
+        while slots > 0 and self._any_left():
             price, node = heapq.heappop(self._heap)
             known = node in self._now
             priced = self._price_now(node)
@@ -184,7 +186,14 @@ class Clearing:
                     self._push(node)
                 continue
             slots -= self._clear(node, priced)
-        return not self._heap
+        return not (self._heap or self._cheaper)
+
+    def _any_left(self) -> bool:
+        """Whether there are nodes to clear, each of them in the heap with its price."""
+        for node in self._cheaper:
+            self._push(node)
+        self._cheaper.clear()
+        return bool(self._heap)
 
     def _clear(self, node: int, priced: _Price) -> int:
         """Clears a node; returns how many slots that gives."""
@@ -202,11 +211,10 @@ class Clearing:
             self._now.pop(other, None)
             self._slots.pop(other, None)
         # Other nodes of the same gangs are cheaper to clear now.
-        for other in touched - {node}:
-            self._push(other)
+        self._cheaper |= touched - {node}
         return sum(map(self._slots_on, touched)) - before
 
 
 def _slots(free: Sequence[int], asked: Sequence[tuple[int, int]]) -> int:
     """How many units fit that ask for these amounts, by column, of what is free."""
-    return min([MANY, *(free[r] // amount for r, amount in asked)])
+    return min([MANY, *[free[r] // amount for r, amount in asked]])

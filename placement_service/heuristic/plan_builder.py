@@ -189,34 +189,40 @@ class Builder:
         """Brings open gangs of a plan home again, one after another, where there is room and their
         queues allow it. `residual` is what the plan leaves; both are changed.
         """
-        for index in gangs:
-            gang = self.problem.gangs[index]
-            held = plan.get(index, ())
-            if not self.base_is_placed(gang, plan) or not self._may_be_home(residual, gang, held):
+        for gang in self._that_may_be_home(residual, plan, gangs):
+            if not self.base_is_placed(gang, plan):
                 continue
+            held = plan.get(gang.index, ())
             mark, queues = residual.mark(), residual.queues
             before = queues.left
             queues.charge(gang, held, -1)
             residual.take_units(gang, held, -1)
             if queues.allows(gang, gang.home) and self._retake(residual, gang, gang.home):
                 queues.charge(gang, gang.home)
-                plan[index] = gang.home
+                plan[gang.index] = gang.home
             else:
                 residual.undo(mark)
                 queues.left = before
 
-    def _may_be_home(self, residual: ResidualCapacity, gang: Gang, held: Units) -> bool:
-        """Whether there is room at home for the pods of a gang that ran there and left; where a
-        gang may move to nodes of its own, that is not known before it goes back.
+    def _that_may_be_home(
+        self, residual: ResidualCapacity, plan: Plan, gangs: Iterable[GangIdx]
+    ) -> list[Gang]:
+        """The gangs for whose pods that left there is room at home; where a gang may move to nodes
+        of its own, that is not known before it goes back. Each that comes home leaves others less.
         """
-        if gang.keeps:
-            return True
+        mine = [self.problem.gangs[i] for i in gangs]
+        lacking = [(g, self._lacks(g, plan.get(g.index, ()))) for g in mine if not g.keeps]
+        fits = dict(zip((g.index for g, _ in lacking), residual.which_fit(lacking), strict=True))
+        return [g for g in mine if fits.get(g.index, True)]
+
+    def _lacks(self, gang: Gang, held: Units) -> Units:
+        """The units at home that a gang does not have."""
         if not held:
-            return residual.fits(gang, gang.home)
+            return gang.home
         known = self._lacking.get(gang.index)
         if known is None or known[0] is not held:
             known = self._lacking[gang.index] = held, _beyond(gang.home, held)
-        return residual.fits(gang, known[1])
+        return known[1]
 
     def move(self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gang: Gang) -> bool:
         """Places the pods that left of a gang elsewhere, or else the whole gang. Returns false if

@@ -21,6 +21,9 @@ from placement_service.formulation.rules.protocol import Rule
 from placement_service.heuristic.queue_ledger import QueueLedger
 from placement_service.heuristic.slot_layout import Slot
 
+#: Every node has as much of everything, and none has as much of anything.
+LEAST, MORE_THAN_ANY = -(1 << 62), 1 << 62
+
 
 class _Pods(NamedTuple):
     """Units of a pod class on distinct nodes."""
@@ -31,16 +34,22 @@ class _Pods(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """What pods take of distinct nodes, amounts[n, R] and gpus[n], and those that rules count.
-
-    `is_open` says whether all their nodes are open to them.
-    """
+    """What pods take of distinct nodes, amounts[n, R] and gpus[n], and those that rules count."""
 
     nodes: Ints
     amounts: Ints
     gpus: Ints
     counted: tuple[_Pods, ...]
-    is_open: bool = True
+
+
+class _Wanted(NamedTuple):
+    """What units need of distinct nodes, least[n, R]: nothing is enough of what they do not ask
+    for, and of nodes that are not open to them no amount is.
+    """
+
+    units: Units
+    nodes: Ints
+    least: Ints
 
 
 class _Change(NamedTuple):
@@ -65,6 +74,8 @@ class ResidualCapacity:
         #: What open gangs take at home, and with the units that were asked for last.
         self._homes: dict[GangIdx, _Taken] = {}
         self._last: dict[GangIdx, tuple[Units, _Taken]] = {}
+        #: What gangs need with the units that were last tried.
+        self._wanted: dict[GangIdx, _Wanted] = {}
         #: Slots of a layout that are left.
         self.slots_left: dict[Slot, int] = {}
         #: Rules between pods, each with its pods by kind of member and domain.
@@ -145,9 +156,30 @@ class ResidualCapacity:
         """Whether units of a gang fit all at once on nodes that are open to them; rules between
         pods are not asked.
         """
-        taken = self._taken_by(gang, units)
-        enough = (taken.amounts <= self.free[taken.nodes]) | (taken.amounts == 0)
-        return taken.is_open and bool(enough.all())
+        wanted = self._wanted_by(gang, units)
+        return bool((wanted.least <= self.free[wanted.nodes]).all())
+
+    def which_fit(self, gangs: Sequence[tuple[Gang, Units]]) -> list[bool]:
+        """Whether `fits` holds for each of some gangs, as if it were the only one."""
+        wanted = [self._wanted_by(gang, units) for gang, units in gangs]
+        if not wanted or not all(len(one.nodes) for one in wanted):
+            return [self.fits(gang, units) for gang, units in gangs]
+        nodes = np.concatenate([one.nodes for one in wanted])
+        enough = (np.concatenate([one.least for one in wanted]) <= self.free[nodes]).all(axis=1)
+        begins = np.cumsum([0, *(len(one.nodes) for one in wanted[:-1])])
+        found: list[bool] = np.logical_and.reduceat(enough, begins).tolist()
+        return found
+
+    def _wanted_by(self, gang: Gang, units: Units) -> _Wanted:
+        known = self._wanted.get(gang.index)
+        if known is None or known.units is not units:
+            taken = self._taken_by(gang, units)
+            least = np.where(taken.amounts == 0, LEAST, taken.amounts)
+            classes = np.array(_classes(gang, units), dtype=np.int64)
+            if not self.problem.eligible[classes, [n for _, n, _ in units]].all():
+                least = np.full_like(least, MORE_THAN_ANY)
+            known = self._wanted[gang.index] = _Wanted(units, taken.nodes, least)
+        return known
 
     def _taken_by(self, gang: Gang, units: Units) -> _Taken:
         if units is not gang.home:
@@ -163,23 +195,27 @@ class ResidualCapacity:
     def _taken_by_all(self, classes: Sequence[ClassIdx], units: Sequence[UnitsOnNode]) -> _Taken:
         """What units take, each of its pod class."""
         of_class = np.array(classes, dtype=np.int64)
-        _, nodes, counts = np.array(units, dtype=np.int64).reshape(-1, 3).T
-        is_open = bool(self.problem.eligible[of_class, nodes].all())
-        counted = tuple(
-            _Pods(s, np.array([node]), np.array([count]))
-            for s, (_, node, count) in zip(classes, units, strict=True)
-            if s in self._of_class
-        )
-        # Pods of many classes at once: each node changes once.
-        order = nodes.argsort(kind="stable")
-        nodes, counts, of_class = nodes[order], counts[order], of_class[order]
+        on = [node for _, node, _ in units]
+        nodes = np.array(on, dtype=np.int64)
+        counts = np.array([count for *_, count in units], dtype=np.int64)
+        counted: tuple[_Pods, ...] = ()
+        if self._of_class:
+            counted = tuple(
+                _Pods(s, np.array([node]), np.array([count]))
+                for s, (_, node, count) in zip(classes, units, strict=True)
+                if s in self._of_class
+            )
         amounts = counts[:, None] * self.problem.request[of_class]
         gpus = counts * self.problem.gpus[of_class]
-        begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1])[: len(nodes)])
-        if len(begins) < len(nodes):
+        if len(set(on)) < len(on):
+            # Pods of many classes at once: each node changes once.
+            order = nodes.argsort(kind="stable")
+            nodes = nodes[order]
+            begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1]))
             nodes = nodes[begins]
-            amounts, gpus = np.add.reduceat(amounts, begins), np.add.reduceat(gpus, begins)
-        return _Taken(nodes, amounts, gpus, counted, is_open)
+            amounts = np.add.reduceat(amounts[order], begins)
+            gpus = np.add.reduceat(gpus[order], begins)
+        return _Taken(nodes, amounts, gpus, counted)
 
     def give(self, nodes: Ints, amounts: Ints) -> None:
         """Change what is left on distinct nodes by amounts[n, R]; `undo` does not take it back."""
@@ -219,7 +255,7 @@ class ResidualCapacity:
         self._apply(*change)
 
     def _apply(self, taken: _Taken, sign: int) -> None:
-        nodes, amounts, gpus, counted, _ = taken
+        nodes, amounts, gpus, counted = taken
         if sign > 0:
             self.free[nodes] -= amounts
             self.gpus_free[nodes] -= gpus

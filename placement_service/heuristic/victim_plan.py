@@ -41,6 +41,8 @@ class VictimPlan:
         #: The nodes of the open gangs, and their units.
         self.homes: dict[GangIdx, frozenset[NodeIdx]] = {}
         self._at_home: dict[GangIdx, int] = {}
+        #: What gangs have lost with the units that they had last.
+        self._lost: dict[GangIdx, tuple[Units, int]] = {}
         for gang in self.problem.gangs:
             self.moves |= bool(gang.keeps)
             if gang.home:
@@ -76,7 +78,7 @@ class VictimPlan:
         self.residual.queues.left = queues
         came = any(plan.get(i) != self.plan.get(i) for i in gangs)
         if came:
-            self.move_to(plan)
+            self.move_to(plan, gangs)
         return came
 
     def requirement_of(self, index: GangIdx) -> list[int]:
@@ -89,13 +91,17 @@ class VictimPlan:
         every = self.problem.gangs
         return sorted(gangs, key=lambda i: (-every[i].priority, -every[i].value, i))
 
-    def move_to(self, plan: Plan) -> None:
+    def move_to(self, plan: Plan, among: Iterable[GangIdx] | None = None) -> None:
+        """From now on this is the plan, which differs only in gangs `among` these, where they are
+        known.
+        """
         gangs = self.problem.gangs
         queues = self.residual.queues
-        # Most gangs have the same units, and all of them are asked often.
-        others = map(is_not, map(plan.get, self.plan), self.plan.values())
-        changed = [*compress(self.plan, others), *(plan.keys() - self.plan.keys())]
-        for index in changed:
+        if among is None:
+            # Most gangs have the same units, and all of them are asked often.
+            others = map(is_not, map(plan.get, self.plan), self.plan.values())
+            among = [*compress(self.plan, others), *(i for i in plan if i not in self.plan)]
+        for index in list(among):
             before, after = self.plan.get(index, ()), plan.get(index, ())
             if before != after:
                 gang = gangs[index]
@@ -121,13 +127,21 @@ class VictimPlan:
             if self.moves:
                 pods += self._at_home[index] - sum(kept_by_demand(gang, units).values())
                 continue
-            lost = self._at_home[index] - sum(c for *_, c in units)
+            lost = self._lost_of(index, units)
             pods += lost
             if index in plan:
                 extras += lost
             else:
                 value[self._rank[gang.priority]] += gang.value
         return Cost(tuple(value), extras, pods)
+
+    def _lost_of(self, index: GangIdx, units: Units) -> int:
+        """How many units of a gang are no longer anywhere."""
+        known = self._lost.get(index)
+        if known is None or known[0] is not units:
+            lost = self._at_home[index] - sum([count for *_, count in units])
+            known = self._lost[index] = units, lost
+        return known[1]
 
     def release(self, index: GangIdx, before: Units, after: Units) -> None:
         """Adds what a gang gives up to what is left."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
+from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units
@@ -39,7 +39,7 @@ class NodePrices:
 
     each: Floats
     slots: Ints
-    again: Floats
+    again: Sequence[float]
     together: Floats
 
     def last_of(self, count: int) -> float:
@@ -111,6 +111,9 @@ class Prices:
         #: What a whole gang costs, beside its pods.
         self.value = np.zeros(len(problem.gangs))
         self._priority = np.full(len(problem.gangs), np.iinfo(np.int64).max)
+        #: What a unit of each pod class costs besides where it takes no slots elsewhere.
+        self._nothing = np.zeros(len(problem.request))
+        self._none: list[float] = self._nothing.tolist()
         #: By level.
         self._places: dict[int, _Places] = {}
         for g in problem.gangs:
@@ -142,62 +145,84 @@ class Prices:
         return bool(self._priority[victim] <= gang.priority)
 
     def of_nodes(
-        self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int, lacking: int = 0
+        self,
+        residual: ResidualCapacity,
+        gang: Gang,
+        needed: Demand,
+        level: int,
+        lacking: int = 0,
+        *,
+        within: Ints | None = None,
     ) -> NodePrices:
-        """The prices of all nodes, each as if it were cleared alone.
+        """The prices of all nodes, each as if it were cleared alone; or of those `within` a domain
+        of the level, while the others are not to be cleared.
 
         With moves, so many slots are `lacking` for all that wait. Then a pod that moves and takes
         slots elsewhere gains none: each costs as much as the last of the cheapest that are lacking.
         """
-        request = self._problem.request
-        nothing = np.zeros(len(request))
         if lacking <= 0:
-            return self._of_nodes(residual, gang, needed, level, nothing)
+            return self._of_nodes(residual, gang, needed, level, self._nothing, within)
+        request = self._problem.request
         takes = pods_that_fit(request, request[needed.pod_class])
-        never = np.where(takes > 0, np.inf, nothing)
+        never = np.where(takes > 0, np.inf, 0.0)
         others = self._of_nodes(residual, gang, needed, level, never)
         again = takes.astype(np.float64) * others.last_of(lacking)
-        return self._of_nodes(residual, gang, needed, level, again)
+        return self._of_nodes(residual, gang, needed, level, again, within)
 
     def _of_nodes(
-        self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int, again: Floats
+        self,
+        residual: ResidualCapacity,
+        gang: Gang,
+        needed: Demand,
+        level: int,
+        again: Floats,
+        within: Ints | None = None,
     ) -> NodePrices:
-        problem, units, count = self._problem, self._units, self._problem.node_count
-        there = np.bincount(self._requirement, units, len(self._least))
+        problem, count = self._problem, self._problem.node_count
+        there = np.bincount(self._requirement, self._units, len(self._least))
         left = (there - self._least)[self._requirement]
-        is_extra = units <= left
-        may_go = (units > 0) & (is_extra | (self._priority[self._gang] <= gang.priority))
+        may_go = (self._units > 0) & (
+            (self._units <= left) | (self._priority[self._gang] <= gang.priority)
+        )
+        if within is not None:
+            inside = np.zeros(count, dtype=bool)
+            inside[within] = True
+            may_go &= inside[self._node]
+        # From here on only pods that may go count.
+        goers = np.flatnonzero(may_go)
+        units, node, gangs = self._units[goers], self._node[goers], self._gang[goers]
+        is_extra = units <= left[goers]
         request = problem.request[needed.pod_class]
         asked = np.flatnonzero(request)
         room = residual.free[:, asked]
-        for column, amounts in zip(room.T, self._request[:, asked].T, strict=True):
-            np.add.at(column, self._node, amounts * units * may_go)
+        for column, r in zip(room.T, asked, strict=True):
+            np.add.at(column, node, self._request[goers, r] * units)
         # A gang frees all its nodes in the domain at once.
         places = self._places_at(level)
         # Where nobody is, nobody needs another place, whatever that costs.
-        more = units * np.where(units > 0, again[self._class], 0)
-        pods = np.bincount(self._gang, A_POD * units + more, len(self.value))[self._gang]
-        whole = (self.value[self._gang] + pods) / np.minimum(places.nodes, needed.count)
-        cost = np.where(is_extra, units * self._an_extra + more, whole)
+        more = self._units * np.where(self._units > 0, again[self._class], 0)
+        pods = np.bincount(self._gang, A_POD * self._units + more, len(self.value))[gangs]
+        whole = (self.value[gangs] + pods) / np.minimum(places.nodes[goers], needed.count)
+        cost = np.where(is_extra, units * self._an_extra + more[goers], whole)
         slots = pods_that_fit(room, request[asked]) - residual.row(needed.pod_class)
         slots = np.where(problem.eligible[needed.pod_class], np.minimum(slots, needed.count), 0)
 
         def by_slot(cost: Floats) -> Floats:
-            total = np.bincount(self._node[may_go], cost[may_go], count)
+            total = np.bincount(node, cost, count)
             return np.where(slots > 0, total / np.maximum(slots, 1), np.inf)
 
         each = together = by_slot(cost)
-        if not self._moves:
-            spent = self._spent(places.place, each[self._node], may_go)
-            together = by_slot(np.where(spent <= left, cost, whole))
-        return NodePrices(each, slots, again, together)
+        if not self._moves and within is None:
+            spent = self._spent(places.place[goers], self._requirement[goers], each[node], units)
+            together = by_slot(np.where(spent <= left[goers], cost, whole))
+        of_each = self._none if again is self._nothing else again.tolist()
+        return NodePrices(each, slots, of_each, together)
 
-    def _spent(self, place: Ints, price: Floats, may_go: Bools) -> Ints:
+    def _spent(self, place: Ints, requirement: Ints, price: Floats, units: Ints) -> Ints:
         """Units of its requirement that each entry and cheaper ones of its gang in the same place
-        give up, where entries may go.
+        give up; of entries that may go.
         """
-        units = np.where(may_go, self._units, 0)
-        group = place * (int(self._requirement.max(initial=0)) + 1) + self._requirement
+        group = place * (int(requirement.max(initial=0)) + 1) + requirement
         order = np.lexsort((units, price, group))
         running = np.cumsum(units[order])
         begin = np.searchsorted(group[order], group[order])

@@ -60,10 +60,11 @@ MOST_ROUNDS = 3
 
 
 class _Priced(NamedTuple):
-    """A plan and what it costs."""
+    """A plan, what it costs, and in which gangs it differs from the plan before."""
 
     cost: Cost
     plan: Plan
+    changed: frozenset[GangIdx]
 
 
 class _Need(NamedTuple):
@@ -150,7 +151,7 @@ class _Search:
             if self.builder.base_is_placed(gang, self.now.plan):
                 found = self._beside(gang) or self._in_the_room_of_others(gang, until)
                 if found is not None:
-                    self.now.move_to(found.plan)
+                    self.now.move_to(found.plan, found.changed)
                     self.best = found.plan
             self._meant.pop(gang.index, None)
 
@@ -164,13 +165,13 @@ class _Search:
             if not placed and not self.builder.base_is_placed(gang, before):
                 continue
             if placed:
-                now.move_to({i: u for i, u in before.items() if i != gang.index})
+                now.move_to({i: u for i, u in before.items() if i != gang.index}, [gang.index])
                 if not now.go_home():
                     now.move_to(before)
                     continue
             found = self._beside(gang) or self._in_the_room_of_others(gang, until)
             if found is not None and (not placed or found.cost < cost):
-                now.move_to(found.plan)
+                now.move_to(found.plan, found.changed)
                 self.best = found.plan
             else:
                 now.move_to(before)
@@ -201,7 +202,7 @@ class _Search:
         nodes = {home.node for home in victim.home}
         there = [g for g in gangs if any(n in nodes for _, n, _ in now.plan.get(g.index, ()))]
         units = {g.index: now.plan[g.index] for g in there}
-        now.move_to({i: u for i, u in now.plan.items() if i not in units})
+        now.move_to({i: u for i, u in now.plan.items() if i not in units}, units)
         if not now.go_home([victim.index]):
             return False
         self._stuck = self._spared = {victim.index}
@@ -213,13 +214,13 @@ class _Search:
                 inside = self.builder.topology.inside(level, domain)
             if not self.builder.base_is_placed(gang, now.plan):
                 return False
-            found = self._within(gang, inside, self._prices(gang))
+            found = self._within(gang, inside, self._prices(gang, within=inside))
             if found is None and anew and level >= 0:
                 now.go_home()
                 found = self._in_the_room_of_others(gang, until)
             if found is None:
                 return False
-            now.move_to(found.plan)
+            now.move_to(found.plan, found.changed)
         now.go_home()
         return True
 
@@ -255,13 +256,15 @@ class _Search:
             if domain in chosen.wanted:
                 self._meant[gang.index] = domain
 
-    def _prices(self, gang: Gang) -> NodePrices:
+    def _prices(self, gang: Gang, within: Ints | None = None) -> NodePrices:
         need = self._need(gang)
         lacking = 0
         if self.now.moves:
             waiting = (g for g in self.problem.pending if g.index not in self.now.plan)
             lacking = slots_lacking(self.now.residual, need.demand, waiting)
-        return self.now.prices.of_nodes(self.now.residual, gang, need.demand, need.level, lacking)
+        return self.now.prices.of_nodes(
+            self.now.residual, gang, need.demand, need.level, lacking, within=within
+        )
 
     def _estimate(self, gang: Gang, prices: NodePrices) -> Floats:
         """The estimated cost of room for a gang in each domain of its level."""
@@ -281,7 +284,8 @@ class _Search:
         now.residual.undo(mark)
         if units is None:
             return None
-        return _Priced(now.cost(now.plan, ()), {**now.plan, gang.index: units})
+        plan = {**now.plan, gang.index: units}
+        return _Priced(now.cost(now.plan, ()), plan, frozenset([gang.index]))
 
     def _in_the_room_of_others(self, gang: Gang, until: float) -> _Priced | None:
         """The plan with a gang where that costs least; None where no victims make enough room."""
@@ -372,7 +376,8 @@ class _Search:
             if any(b in plan for i in goers if i not in plan for b in now.based.get(i, ())):
                 # A placed gang needs its base.
                 return None
-        return _Priced(now.cost(plan, clearing.left), plan)
+        changed = frozenset([gang.index, *clearing.left])
+        return _Priced(now.cost(plan, clearing.left), plan, changed)
 
     def _run_elsewhere(self, plan: dict[GangIdx, Units], goers: Sequence[GangIdx]) -> bool:
         """Brings gangs that leave home again, or elsewhere; returns whether all have a place."""
