@@ -54,6 +54,8 @@ MORE = 1.5
 #: How often a domain is tried again without the gangs for which there is no room elsewhere.
 MOST_TRIES = 4
 
+#: So many victims, the dearest, are tried to be spared before there is a first answer.
+MOST_SPARED = 18
 
 #: How often victims are spared at most once their waiting gangs keep their domains.
 MOST_ROUNDS = 3
@@ -90,7 +92,7 @@ def make_room(builder: Builder, plan: Plan, order: TurnOrder, *, until: float) -
         if search.now.moves:
             search.place_again(waiting, until)
         else:
-            search.spare_victims(waiting, until)
+            search.spare_victims(waiting, until, most=MOST_SPARED)
     except OutOfTime:
         # The plan found so far is whole.
         pass
@@ -176,12 +178,20 @@ class _Search:
             else:
                 now.move_to(before)
 
-    def spare_victims(self, gangs: Sequence[Gang], until: float, *, anew: bool = False) -> None:
-        """Brings gangs home that went whole, the dearest first, where that costs less: the gangs
-        in their place use other nodes of their domain instead, or with `anew` another domain.
+    def spare_victims(
+        self,
+        gangs: Sequence[Gang],
+        until: float,
+        *,
+        anew: bool = False,
+        most: int | None = None,
+    ) -> None:
+        """Brings gangs home that went whole, the dearest first and of these `most` at most, where
+        that costs less: the gangs in their place use other nodes of their domain instead, or with
+        `anew` another domain.
         """
         now = self.now
-        for index in now.dearest(i for i in now.away if i not in now.plan):
+        for index in now.dearest(i for i in now.away if i not in now.plan)[:most]:
             if time.monotonic() > until:
                 break
             if index in now.plan:
