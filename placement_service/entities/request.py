@@ -209,20 +209,23 @@ class PodGroup:
     pod_sets: tuple[PodSet, ...] = ()
     fixed_pods: tuple[BoundPod, ...] = ()
     gated_count: int = 0
+    #: How many pods run, and how many wait: both are asked for often.
+    running_count: int = field(init=False, repr=False, compare=False)
+    pending_count: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        running = pending = 0
+        for s in self.pod_sets:
+            running += len(s.bound_pods)
+            pending += len(s.pods)
+        object.__setattr__(self, "running_count", len(self.fixed_pods) + running)
+        object.__setattr__(self, "pending_count", pending)
 
     @property
     def running_pods(self) -> tuple[BoundPod, ...]:
         """Every pod of the group that runs."""
         told = [pod for s in self.pod_sets for pod in s.bound_pods]
         return (*self.fixed_pods, *told) if told else self.fixed_pods
-
-    @property
-    def running_count(self) -> int:
-        return len(self.fixed_pods) + sum([len(s.bound_pods) for s in self.pod_sets])
-
-    @property
-    def pending_count(self) -> int:
-        return sum([len(s.pods) for s in self.pod_sets])
 
     @property
     def missing(self) -> int:
@@ -274,7 +277,7 @@ class PodGang:
     @property
     def is_pending(self) -> bool:
         """Whether some group has fewer pods than its minimum."""
-        return any(g.missing for g in self.groups)
+        return any([g.min_replicas > g.running_count for g in self.groups])
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,9 +367,10 @@ class Policy:
 
         A MIG device counts its compute slices, of which a GPU has seven.
         """
-        requests = template.requests
-        total = 1000 * self.whole_gpus(requests)
-        for name, count in requests.items():
+        total = 0
+        for name, count in template.requests.items():
+            if name in self._gpu_names:
+                total += 1000 * count
             if name.startswith(MIG):
                 total += count * max(1, 1000 * min(_slices(name), MIG_SLICES) // MIG_SLICES)
         share = template.device_share

@@ -179,14 +179,13 @@ class PodClasses:
         templates = list({id(t): t for _, t in raw}.values())
         masks = NodeMasks(nodes, templates)
         eligible = np.zeros((len(raw), len(nodes)), dtype=bool)
-        place = np.array(self._at, dtype=np.int64)
+        place, is_open = np.array(self._at, dtype=np.int64), nodes.open
+        # Pods at home have a single node each, so most of a large table is never touched.
         for s in np.flatnonzero(place < 0).tolist():
             t = raw[s][1]
-            eligible[s] = masks.selected(t) & masks.tolerated(t) & masks.may_serve(t)
-        for s, closed in enumerate(self._closed):
-            if closed:
-                eligible[s, list(closed)] = False
-        eligible &= nodes.open
+            eligible[s] = masks.selected(t) & masks.tolerated(t) & masks.may_serve(t) & is_open
+            if self._closed[s]:
+                eligible[s, list(self._closed[s])] = False
         eligible[place >= 0, place[place >= 0]] = True
         counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(

@@ -139,6 +139,8 @@ def bound_pods_are_where_pods_can_be(request: Request) -> Iterator[Violation]:
     """The node need not be in the snapshot; if it is and lists devices, the pods' devices are among
     them.
     """
+    if _bound_pods_are_plain(request):
+        return
     nodes = request.snapshot.columns
     devices = {
         nodes.names[i]: {device.index for device in nodes.parts[i].devices}
@@ -149,6 +151,20 @@ def bound_pods_are_where_pods_can_be(request: Request) -> Iterator[Violation]:
             for path, pod in _bound_pods(group):
                 for field, problem in _bound_pod_problems(pod, devices.get(pod.node)):
                     yield Violation(f"gangs[{i}].groups[{j}].{path}.{field}", problem)
+
+
+def _bound_pods_are_plain(request: Request) -> bool:
+    """Whether all running pods are on nodes and use nothing else, which is mostly so: asked of all
+    at once.
+    """
+    nodes: set[str] = set()
+    for gang in request.snapshot.gangs:
+        for group in gang.groups:
+            pods = group.running_pods
+            if any([pod.reservation or pod.devices for pod in pods]):
+                return False
+            nodes.update([pod.node for pod in pods])
+    return all(map(NODE.pattern.fullmatch, nodes))
 
 
 def _bound_pod_problems(pod: BoundPod, devices: set[int] | None) -> Iterator[Problem]:
