@@ -116,7 +116,8 @@ class EvictionRights:
         self._as_of = snapshot.as_of
         self._queues = {queue.name: queue for queue in snapshot.queues}
         self._memory = least_memory(snapshot.columns) if snapshot.queues else 0
-        self._used = self._gpus_by_queue(snapshot) if snapshot.queues else Counter[str]()
+        self._used = self._gpus_by_queue(snapshot)
+        self._fixed = self._gpus_by_queue(snapshot, fixed=True)
         moves = policy.eviction is EvictionPolicy.REPACK
         self._above_limits = above_limits(snapshot, policy) if moves else {}
         self.in_turn = False
@@ -150,6 +151,8 @@ class EvictionRights:
         found: dict[str, frozenset[str]] = {}
         for gang in asking:
             gpus, least = self.asked(gang)
+            if not self._may_come(gang, least):
+                continue
             mine = set()
             for queue in self._from_root(gang.queue):
                 left = self._guaranteed(queue) - self._used[queue]
@@ -164,6 +167,19 @@ class EvictionRights:
                 mine.add(queue)
             found[gang.name] = frozenset(mine)
         return found
+
+    def _may_come(self, gang: PodGang, least: int) -> bool:
+        """Whether a gang could come at all; else it would keep others from reclaiming."""
+        if gang.uninitialized or gang.unsupported:
+            return False
+        if any(group.pending_count < group.missing for group in gang.groups):
+            return False
+        for name in self._from_root(gang.queue):
+            limit = in_millis(self._queues[name].limit).get(GPUS, least)
+            fixed = self._fixed[name] + least if gang.not_preemptible else 0
+            if least > limit or fixed > self._guaranteed(name):
+                return False
+        return True
 
     def asked(self, gang: PodGang) -> _Asked:
         """The GPUs that a gang asks for with all its pods, and those of its minimum at least."""
@@ -315,13 +331,20 @@ class EvictionRights:
             name = self._queues[name].parent
         return path[::-1]
 
-    def _gpus_by_queue(self, snapshot: Snapshot) -> Counter[str]:
-        """GPUs that run in each queue and below it, in thousandths."""
+    def _gpus_by_queue(self, snapshot: Snapshot, *, fixed: bool = False) -> Counter[str]:
+        """GPUs that run in each queue and below it, in thousandths; with `fixed` only those of
+        gangs that are not preemptible.
+        """
         used: Counter[str] = Counter()
+        if not snapshot.queues:
+            return used
         for queue in snapshot.queues:
             for name in self._from_root(queue.name):
-                used[name] += in_millis(queue.used).get(GPUS, 0)
+                own = queue.used_not_preemptible if fixed else queue.used
+                used[name] += in_millis(own).get(GPUS, 0)
         for gang in snapshot.gangs:
+            if fixed and not gang.not_preemptible:
+                continue
             sets = [s for group in gang.groups for s in group.pod_sets if s.bound_pods]
             gpus = sum(self.gpus(s.template) * len(s.bound_pods) for s in sets)
             for name in self._from_root(gang.queue) if gpus else ():

@@ -50,7 +50,7 @@ def other_turns(snapshot: Snapshot, policy: Policy) -> Turns | None:
     asking = [
         _Asking(i, gang, least, lacks)
         for i, gang in enumerate(snapshot.gangs)
-        if gang.queue and not is_anew(gang.name) and any(g.pending_count for g in gang.groups)
+        if not is_anew(gang.name) and rights.winner(gang).reclaims_for
         if (least := rights.asked(gang).least)
         if (lacks := {q: n for q, n in rights.lacks(gang.queue).items() if n >= least})
     ]

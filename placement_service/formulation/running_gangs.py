@@ -117,10 +117,13 @@ def open_running_gangs(
         strict = EvictionRights(snapshot, policy) if rights.in_turn else rights
         opened = open_for_evictions(snapshot, chosen, strict, kept)
         alike = any(snapshot.gangs[i].name in unsaid for i in chosen)
-        if rights.in_turn or alike:
+        if rights.in_turn or alike or not opened.exact:
+            # Where reservations hold room beside victims, columns may leave plans out.
             limited = with_reclaim_limits(snapshot, policy, rights)
-            loose = open_for_evictions(limited, chosen, rights, kept, alike=alike)
-            opened = replace(opened, relaxed=loose.snapshot)
+            loose = open_for_evictions(
+                limited, chosen, rights, kept, alike=alike, shares=not opened.exact
+            )
+            opened = replace(opened, relaxed=loose.snapshot, exact=loose.exact)
     held = frozenset() if moves else _held_by_others(snapshot, rights)
     missed = [
         gang

@@ -52,13 +52,15 @@ def open_for_evictions(
     kept: Collection[int] = (),
     *,
     alike: bool = False,
+    shares: bool = False,
 ) -> Prepared:
     """The snapshot with the chosen gangs open: their pods are at home or nowhere.
 
-    Only extras of the `kept` ones may go. With `alike` pods that wait may stand in for pods of the
-    minimum that run, which is looser than the rules.
+    Only extras of the `kept` ones may go. Looser than the rules: with `alike` pods that wait may
+    stand in for pods of the minimum that run, with `shares` the room of victims beside reservations
+    serves everybody.
     """
-    room = _Room(snapshot, chosen, rights)
+    room = _Room(snapshot, chosen, rights, shares=shares)
     wishes = KeptWishes(snapshot, chosen)
     row = snapshot.columns.row_of
     terms = {pod.name: pod.required_anti_affinity for pod in snapshot.running_pods}
@@ -168,8 +170,11 @@ class _Room:
     room it is. What others use does not count.
     """
 
-    def __init__(self, snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights) -> None:
+    def __init__(
+        self, snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights, *, shares: bool
+    ) -> None:
         self._nodes = nodes = snapshot.columns
+        beside = {nodes.row_of.get(one.node) for one in snapshot.reservations} if shares else set()
         victims = [snapshot.gangs[i] for i in sorted(chosen)]
         self._rights = rights
         self._sharings = rights.sharings(victims)
@@ -188,7 +193,7 @@ class _Room:
                 self._freed.add(s.template, rows)
                 for counted, kept_back in zip(counts, self._kept_back, strict=True):
                     if not counted:
-                        kept_back.add(s.template, rows)
+                        kept_back.add(s.template, (row for row in rows if row not in beside))
         #: Templates live as long as the snapshot, so each is told by its identity.
         self._charged: dict[tuple[int, Counts], PodTemplate] = {}
         self._at_home: dict[tuple[int, Terms], PodTemplate] = {}

@@ -81,6 +81,22 @@ def test_extras_wait_that_are_not_guaranteed() -> None:
 
 
 @pytest.mark.parametrize(
+    "first",
+    [
+        replace(waiting("first", 5, age=60), not_preemptible=True),
+        replace(waiting("first", 5, age=60), uninitialized=True),
+        replace(waiting("first", 5, age=60), unsupported=("something",)),
+    ],
+)
+def test_a_gang_that_cannot_come_keeps_nobody_from_reclaiming(first: PodGang) -> None:
+    asked = question(first, waiting("second", 4))
+    # Of what is guaranteed, gangs that are not preemptible have all but four.
+    mine = replace(asked.queues[0], used_not_preemptible={GPUS: 4})
+    queues = (mine, *asked.queues[1:])
+    assert entitled(replace(asked, queues=queues)) == ["second"]
+
+
+@pytest.mark.parametrize(
     ("asked", "policy"),
     [
         (question(waiting("a", 4), waiting("b", 4)), RECLAIM),
