@@ -41,12 +41,14 @@ def formulate(
     prepared: Prepared | None = None,
     *,
     repeated: bool = False,
+    loose_reservations: bool = False,
 ) -> Problem:
     """Arrays of a valid snapshot (see `validation`).
 
     `prepared` is `prepare(request, policy)`, for callers who have it. `repeated` is for those who
     place a gang several times: limits are kept also where all gangs fit once, and what is enough
-    for all of them once is not taken for unlimited.
+    for all of them once is not taken for unlimited. With `loose_reservations` these hold only what
+    they do in any case.
     """
     prepared = prepare(request, policy) if prepared is None else prepared
     if prepared.relaxed is not None:
@@ -56,9 +58,13 @@ def formulate(
         # is where the gang moves. That leaves plans out, but no bound.
         only_stays = prepared.only_stays | prepared.tied
         strict = replace(prepared, only_stays=only_stays, relaxed=None, exact=False)
-        relaxation = formulate(request, policy, loose, repeated=repeated)
+        relaxation = formulate(
+            request, policy, loose, repeated=repeated, loose_reservations=loose_reservations
+        )
         return replace(
-            formulate(request, policy, strict, repeated=repeated),
+            formulate(
+                request, policy, strict, repeated=repeated, loose_reservations=loose_reservations
+            ),
             relaxation=relaxation.relaxation or relaxation,
         )
     snapshot = prepared.snapshot
@@ -93,7 +99,7 @@ def formulate(
     for draft in drafts:
         draft.make_demands(pod_classes)
     repeats = MOST_REPEATED if repeated else 1
-    table = pod_classes.table(levels, repeats=repeats)
+    table = pod_classes.table(levels, repeats=repeats, loose=loose_reservations)
     values = [gang_value(source, policy, totals) for source in request.gangs]
     # Of those behind them what runs of gangs that lack pods meets no minimum.
     wholes = [(g, by_name[whole_name(g.name)]) for g in snapshot.gangs[len(values) :]]
@@ -176,7 +182,12 @@ def formulate(
     )
     for array in (problem.free, problem.request, problem.eligible):
         array.flags.writeable = False
-    return problem if all_said else _with_loose_rows(problem, exact)
+    if not all_said:
+        problem = _with_loose_rows(problem, exact)
+    if not table.is_exact and prepared.exact and ownership.is_exact:
+        looser = formulate(request, policy, prepared, repeated=repeated, loose_reservations=True)
+        return replace(problem, relaxation=looser.relaxation or looser)
+    return problem
 
 
 def _with_loose_rows(problem: Problem, exact: bool) -> Problem:

@@ -166,10 +166,11 @@ class PodClasses:
         """Register a bundle."""
         self._bundles.setdefault(content)
 
-    def table(self, levels: Levels, *, repeats: int = 1) -> Table:
+    def table(self, levels: Levels, *, repeats: int = 1, loose: bool = False) -> Table:
         """The arrays of all classes and bundles added so far; rules are made on the way.
 
-        Pods may be placed as often as `repeats` says.
+        Pods may be placed as often as `repeats` says, and reservations hold less than they might if
+        it is `loose`.
         """
         nodes = self.snapshot.columns
         raw = self._raw
@@ -198,6 +199,7 @@ class PodClasses:
             self._owned,
             counts,
             place,
+            loose=loose,
         )
         for formulate in FORMULATE:
             formulate(draft)

@@ -45,9 +45,12 @@ class RuleDraft:
         owned: Sequence[tuple[int, ...]],
         counts: Sequence[int],
         at: Ints,
+        *,
+        loose: bool = False,
     ) -> None:
         """Of each pod class: (namespace, template), reservations that it owns, its pods, and the
-        one node where they may be, -1 for any.
+        one node where they may be, -1 for any. With `loose` the problem may allow plans that break
+        rules, and has to allow all others.
         """
         self.snapshot = snapshot
         self.templates = templates
@@ -58,6 +61,7 @@ class RuleDraft:
         self.owned = owned
         self.counts = counts
         self.at = at
+        self.loose = loose
         self._positions = np.array(
             [selectors.position(ns, t) for ns, t in templates], dtype=np.int64
         )

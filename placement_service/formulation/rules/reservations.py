@@ -14,7 +14,8 @@ Where owners cannot take all of a reservation (a restricted one holds 5 GPUs for
 rest is subtracted as well. That is exact for the usual reservations. Where it would leave less room
 than there is, because pods may choose or leave something over for others, the node gets a rule of
 its own (`reserved_room`), and columns hold what nobody else can have in any case. With too many of
-them `is_exact` is false, and nothing is proven of the problem.
+them room is left out and `is_exact` is false. If the draft is `loose`, all such nodes have those
+columns and no rule: that allows more than there is room for, and so bounds of it hold.
 
     formulation   `reservation_owners` tells pod classes apart, `formulate` makes columns
     heuristic, bounds, cp_sat     know columns only
@@ -140,7 +141,12 @@ class _Formulation:
             several = np.sum([self.slots[c] > 0 for c in classes], axis=0)
             several[self.ruled] = 0
             if several.max(initial=0) > 1:
-                self.draft.is_exact = False
+                if self.draft.loose:
+                    every = np.array([self.slots[c] for c in classes])
+                    limited = (every < UNLIMITED).all(axis=0)
+                    capacity = np.where(limited, np.where(limited, every, 0).sum(axis=0), UNLIMITED)
+                else:
+                    self.draft.is_exact = False
             self.draft.columns.append(Column("reservation slots", capacity, take))
 
     def owners_of(self, pod_class: int) -> frozenset[int]:
@@ -168,22 +174,35 @@ class _Formulation:
                 owners = frozenset()
             seen |= owners
             held += self._together(n, owners, mine)
-        if self._is_overfull(n, held):
+        overfull = self._is_overfull(n, held)
+        if self.draft.loose and (self.loses or overfull):
+            self.loses, held = False, self._loosely(n, order)
+        elif overfull:
             # More is held than there is: an owner that takes its own part leaves others no less.
             self.loses = True
             for c in self.slots:
                 self.slots[c][n] = 0
             held = [_Held(frozenset(), h.amounts) for h in held]
-        elif self.loses and (chosen := self._chosen(n, order)):
-            self.loses, held = False, chosen
+        elif self.loses and self._choose(n, order):
+            self.loses, held = False, self._loosely(n, order)
         self.draft.is_exact = self.draft.is_exact and not self.loses
         self._hold(n, held)
 
-    def _chosen(
+    def _loosely(
         self, n: int, groups: Sequence[tuple[Classes, Sequence[Reservation]]]
-    ) -> list[_Held] | None:
-        """Makes a rule of the node, by which pods choose their reservations; what is left for
-        columns. None where that would be too much.
+    ) -> list[_Held]:
+        """What nobody else can have of the node in any case."""
+        some = [(owners, mine) for owners, mine in groups if owners]
+        for owners, _ in some:
+            for c in owners & self.slots.keys():
+                self.slots[c][n] = UNLIMITED
+        held = [_Held(owners, self._least(owners, mine)) for owners, mine in some]
+        nobody = (r for owners, mine in groups if not owners for r in mine)
+        return [*held[:MOST_ON_A_NODE], *(_Held(frozenset(), dict(r.held)) for r in nobody)]
+
+    def _choose(self, n: int, groups: Sequence[tuple[Classes, Sequence[Reservation]]]) -> bool:
+        """Makes a rule of the node, by which pods choose their reservations; false where that would
+        be too much.
         """
         draft = self.draft
         some = [(owners, mine) for owners, mine in groups if owners]
@@ -200,7 +219,7 @@ class _Formulation:
             or at < 0
             or (level.domain == at).sum() > 1
         ):
-            return None
+            return False
         rows = []
         for resource in sorted({s for _, r in holders for s in r.held}):
             take = np.array([t.requests.get(resource, 0) for t in self.templates], dtype=np.int64)
@@ -210,10 +229,10 @@ class _Formulation:
             amounts = tuple(r.held.get(resource, 0) for _, r in holders)
             row = Row(take, amounts, limit).measured()
             if row is None:
-                return None
+                return False
             rows.append(row)
         if not rows:
-            return None
+            return False
         kinds = tuple(
             Kind(
                 tuple(every.index(c) for c in sorted(owners)),
@@ -230,11 +249,7 @@ class _Formulation:
         for row in rows:
             draft.special |= row.take > 0
         self.ruled.append(n)
-        for c in every:
-            if c in self.slots:
-                self.slots[c][n] = UNLIMITED
-        held = [_Held(owners, self._least(owners, mine)) for owners, mine in some]
-        return [*held[:MOST_ON_A_NODE], *(_Held(frozenset(), amounts) for amounts in nobody)]
+        return True
 
     def _least(self, owners: Classes, reservations: Sequence[Reservation]) -> dict[str, int]:
         """What all others can never have of some reservations."""
@@ -272,7 +287,9 @@ class _Formulation:
         once.sort(key=lambda r: r.name)
         single = sorted((r for r in reservations if r not in once), key=lambda r: r.name)
         if any(not r.allocate_once and len(r.owners) > 1 for r in once):
-            self.draft.is_exact = False
+            # Which of the pods that it names comes is taken for granted.
+            self.loses = self.loses or self.draft.loose
+            self.draft.is_exact = self.draft.is_exact and self.draft.loose
         if single and (once or len(single) > 1):
             # Which pod uses which of them would have to be chosen.
             self.loses = True
@@ -389,6 +406,8 @@ class _Formulation:
             return
         key = (frozenset(guests), resource)
         if key not in self.columns:
+            if len(self.columns) >= MOST_COLUMNS and self.draft.loose:
+                return
             if len(self.columns) >= MOST_COLUMNS:
                 self.draft.is_exact = False
                 _add(self.draft.withheld, resource, n, held, len(self.nodes))

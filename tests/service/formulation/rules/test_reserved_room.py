@@ -11,13 +11,17 @@ import pytest
 
 from placement_service.entities.request import CPU
 from placement_service.entities.reservations import ReservationSelector
+from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
+from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import ClassIdx, LevelIdx
 from placement_service.formulation.rules import reservations
 from placement_service.formulation.rules.protocol import NO_CEILING
 from placement_service.formulation.rules.reserved_room import Kind, ReservedRoom, Row
 from tests.drawing import GPU
-from tests.placed import Placed
+from tests.placed import Placed, solve
+from tests.questions.ask import ask
+from tests.questions.everything import draw
 from tests.scenario import Group, Scenario
 
 #: What pods ask for that run in one reservation or not at all.
@@ -193,6 +197,63 @@ def test_with_very_many_room_is_left_out_and_nothing_proven(
     problem = formulate(scenario.snapshot(), scenario.policy)
     assert not problem.exact
     assert not problem.rules
+    assert problem.relaxation is not None
+    assert problem.relaxation.exact
+
+
+class TestBoundsWhereRoomIsLeftOut:
+    """The most that all can have if reservations hold only what they do in any case."""
+
+    @pytest.fixture(autouse=True)
+    def none_ruled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reservations, "MOST_RULED", 0)
+
+    def bound(self, scenario: Scenario) -> float | None:
+        admitted = solve(scenario.snapshot(), scenario.policy)[-1].tiers[0]
+        assert admitted.name is TierName.ADMITTED
+        return admitted.bound
+
+    def test_others_have_what_the_smallest_owner_leaves(self) -> None:
+        scenario = ONE.gang("a", Group("own", pods=1, gpus=3)).gang("b", pods=1, gpus=5)
+        assert self.bound(scenario) == 8
+        assert self.bound(ONE.gang("b", pods=3, gpus=3)) == 0
+
+    def test_owners_that_ask_for_unlike_amounts(self) -> None:
+        scenario = ONE.gang("a", Group("own", pods=1, gpus=3)).gang("b", pods=5, gpus=2, min=1)
+        scenario = scenario.gang("c", Group("own", pods=1, gpus=7)).gang("d", pods=1, gpus=6)
+        # Of the gangs that fit one by one those of five GPUs at most are beside an owner.
+        assert self.bound(scenario) == 7
+
+    def test_more_is_held_than_there_is(self) -> None:
+        scenario = Scenario("x1=4/8").hold("p", "x1", 4, "p").hold("q", "x1", 4, "q")
+        scenario = scenario.gang("a", Group("p", pods=1, gpus=4)).gang("b", pods=1, gpus=1)
+        assert self.bound(scenario.gang("c", Group("q", pods=1, gpus=4))) == 0
+
+    def test_pods_that_require_one_of_several(self) -> None:
+        scenario = Scenario("x1=8")
+        scenario = scenario.hold("p", "x1", 2, "a", "b", allocate_once=True)
+        scenario = scenario.hold("q", "x1", 2, "a", allocate_once=True)
+        any_of_these = ReservationSelector(
+            terms=(NodeSelectorTerm((Requirement("team", Operator.DOES_NOT_EXIST),)),)
+        )
+        for name in ("a", "b"):
+            asks = {"required_reservation": any_of_these}
+            scenario = scenario.gang(name, Group(name, pods=1, gpus=2, asks=asks))
+        assert self.bound(scenario) == 4
+
+    def test_too_many_columns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reservations, "MOST_COLUMNS", 0)
+        scenario = Scenario("x1=8").hold("held", "x1", 4, "own").gang("b", pods=1, gpus=6)
+        assert self.bound(scenario.gang("a", Group("own", pods=1, gpus=5))) == 6
+
+    @pytest.mark.parametrize("number", [25, 29, 40, 67, 156, 291, 508, 519])
+    def test_none_is_false(self, number: int) -> None:
+        """Random questions of which room is left out."""
+        drawn = draw(0, number)
+        problem = formulate(drawn.snapshot, drawn.policy)
+        assert problem.relaxation is not None
+        assert problem.relaxation.exact
+        assert not ask(number, drawn).fault
 
 
 class TestRule:
