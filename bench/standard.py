@@ -33,6 +33,7 @@ STANDARD = (
     Expected(Instance("mix", {"load": 1.3, "domains": 1}), 0.0),
     Expected(Instance("mix", {"load": 1.3, "queues": 8}), 0.0),
     Expected(Instance("mix", {"load": 1.3, "avoid": 5}), 0.0),
+    Expected(Instance("mix", {"load": 1.3, "scaled": 0.5, "extras": 0.5, "priorities": 3}), 0.0),
     Expected(Instance("sets"), 0.0),
     Expected(Instance("pools"), 0.01),
     Expected(Instance("pools", {"scattered": 1}), 0.01),

@@ -180,10 +180,15 @@ class Counting:
 
     @cached_property
     def classes(self) -> tuple[GangClass, ...]:
-        """The pending gangs that fit alone, those that are alike together."""
-        found: dict[GangClass, list[GangIdx]] = {}
+        """The pending gangs that fit alone, those that are alike together. Gangs based on others
+        are only alike where these are: else it would not show who of them has a base.
+        """
+        found: dict[tuple[GangClass, int], list[GangIdx]] = {}
         known: dict[object, _Alone | None] = {}
-        for gang in sorted(self.problem.pending, key=oldest_first):
+        number: dict[tuple[GangClass, int], int] = {}
+        class_of: dict[GangIdx, int] = {}
+        # Bases come first.
+        for gang in sorted(self.problem.pending, key=lambda g: (g.base >= 0, *oldest_first(g))):
             parts = tuple(self.parts(gang, level) for level in self.levels)
             alike = (self._first_alike(gang), gang.queue_rows, bool(gang.home))
             if alike not in known:
@@ -200,8 +205,10 @@ class Counting:
                     alone.beyond,
                     gang.precedence,
                 )
-                found.setdefault(key, []).append(gang.index)
-        return tuple(replace(key, gangs=tuple(gangs)) for key, gangs in found.items())
+                kind = key, class_of.get(gang.base, -1)
+                class_of[gang.index] = number.setdefault(kind, len(number))
+                found.setdefault(kind, []).append(gang.index)
+        return tuple(replace(key, gangs=tuple(gangs)) for (key, _), gangs in found.items())
 
     def _alone(self, gang: Gang) -> _Alone | None:
         """None if the gang does not even fit alone."""

@@ -273,25 +273,35 @@ class AdmissionMaster:
         if isinstance(found, Answer):
             return found
         counts = [found.solver.value(z) for z in self._admitted]
-        self.gangs = tuple(
-            g for c, k in zip(self.counting.classes, counts, strict=True) for g in c.gangs[:k]
-        )
-        self.torn = self._torn(counts, found.solver)
+        chosen = self._chosen(counts)
+        self.gangs = tuple(g for mine in chosen for g in mine)
+        self.torn = self._torn(chosen, found.solver)
         self.layout = self._patterns.layout(found.solver) if self._patterns else None
         return Answer(None, found.value, found.bound, found.proven)
 
-    def _torn(self, admitted: Sequence[int], solver: cp_model.CpSolver) -> Torn:
-        classes = self.counting.classes
+    def _chosen(self, counts: Sequence[int]) -> list[Sequence[GangIdx]]:
+        """So many gangs of each class: the oldest, and first those whose bases are chosen."""
+        classes, gangs = self.counting.classes, self.problem.gangs
+        chosen = [c.gangs[:k] for c, k in zip(classes, counts, strict=True)]
+        there = {g for mine in chosen for g in mine if gangs[g].base < 0}
+
+        def lacks_base(g: GangIdx) -> bool:
+            base = gangs[g].base
+            return base >= 0 and gangs[base].pending and base not in there
+
+        return [sorted(c.gangs, key=lacks_base)[:k] for c, k in zip(classes, counts, strict=True)]
+
+    def _torn(self, chosen: Sequence[Sequence[GangIdx]], solver: cp_model.CpSolver) -> Torn:
         gangs = tuple(
             g
             for c, near in sorted(self._near.items())
-            for g in classes[c].gangs[: admitted[c] - solver.value(near)]
+            for g in chosen[c][: len(chosen[c]) - solver.value(near)]
         )
         # What several gangs of a class use is not told apart.
         places = {
-            classes[c].gangs[0]: tuple(p for p, use in enumerate(uses) if solver.value(use))
+            chosen[c][0]: tuple(p for p, use in enumerate(uses) if solver.value(use))
             for c, uses in self._uses.items()
-            if admitted[c] == 1
+            if len(chosen[c]) == 1
         }
         return Torn(gangs, places)
 
