@@ -9,8 +9,8 @@ import numpy as np
 from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Need, Needs
 from placement_service.formulation.arrays import MANY, Bools
-from placement_service.formulation.eviction_rights import whole_column
 from placement_service.formulation.problem import Gang
+from placement_service.formulation.sharing_columns import whole_column
 
 
 class CapacityWords:

@@ -30,13 +30,13 @@ from placement_service.formulation.device_blocks import FREE
 from placement_service.formulation.eviction_rights import (
     EvictionRights,
     GuaranteeLack,
-    whole_column,
 )
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, kept_by_demand
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import host_ports
 from placement_service.formulation.rules.queues import UNITS_PER_GPU
+from placement_service.formulation.sharing_columns import whole_column
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity

@@ -49,8 +49,9 @@ from placement_service.formulation.device_patterns import (
 )
 from placement_service.formulation.device_question import DeviceQuestion, device_question, sets
 from placement_service.formulation.device_wants import Load, Want, want_of
-from placement_service.formulation.eviction_rights import EvictionRights, Sharing, for_sharing
+from placement_service.formulation.eviction_rights import EvictionRights, Sharing
 from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.sharing_columns import for_sharing
 
 
 class CannotStayError(Exception):

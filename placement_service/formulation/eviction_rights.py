@@ -23,8 +23,6 @@ from placement_service.formulation.rules.queues import above_limits, least_memor
 #: At most so many unions of groups that share are added.
 MOST_UNIONS = 16
 
-_FOR_SHARING = " for sharing "
-
 
 class Winner(NamedTuple):
     """What decides the rights of a gang that gains.
@@ -76,16 +74,6 @@ class Sharing:
     def gives(self, gang: PodGang) -> bool:
         """Whether the room of a running gang is part of it."""
         return self.rights.victim(gang) in self.victims
-
-
-def for_sharing(column: str, sharing: int) -> str:
-    """The column with the room of another that the gangs of a sharing, by its number, may use."""
-    return f"{column}{_FOR_SHARING}{sharing}"
-
-
-def whole_column(column: str) -> str:
-    """The column of which a sharing may use a part; any other column is its own."""
-    return column.partition(_FOR_SHARING)[0]
 
 
 class _Pair(NamedTuple):

@@ -33,11 +33,12 @@ from placement_service.entities.request import (
 from placement_service.entities.reservations import Reservation
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.compute_domains import AVOIDS_ALL
-from placement_service.formulation.eviction_rights import EvictionRights, for_sharing
+from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.kept_back import KeptBack
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
 from placement_service.formulation.prepared import Prepared, SetOf
 from placement_service.formulation.running_topology import KeptWishes
+from placement_service.formulation.sharing_columns import for_sharing
 
 Terms = tuple[PodAffinityTerm, ...]
 

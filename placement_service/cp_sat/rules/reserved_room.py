@@ -39,7 +39,7 @@ def post(model: DomainCounts, rule: ReservedRoom) -> None:
                 cp.add(dot(taken) <= held)
             if kind.ends:
                 limits[f] -= held
-                load[f] += [(used, -held) for _, used in users]
+                load[f] += [(used, row.had[r][owner] - held) for owner, used in users]
             elif held:
                 rest = cp.new_int_var(0, held, "")
                 cp.add(dot([(rest, 1), *taken]) >= held)

@@ -40,6 +40,7 @@ from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.rules.draft import Column, RuleDraft
 from placement_service.formulation.rules.reservation_owners import names_pods, users_that_run
 from placement_service.formulation.rules.reserved_room import MOST_PODS, Kind, ReservedRoom, Row
+from placement_service.formulation.sharing_columns import whole_column
 
 #: Reservations of one node that are told apart; further ones are held for nobody.
 MOST_ON_A_NODE = 4
@@ -227,7 +228,10 @@ class _Formulation:
             take[list(self.ignoring)] = 0
             limit = self.nodes[n].free(resource) - sum(h.get(resource, 0) for h in nobody)
             amounts = tuple(r.held.get(resource, 0) for _, r in holders)
-            row = Row(take, amounts, limit).measured()
+            whole = whole_column(resource)
+            asks = [0 if take[c] else self.templates[c].requests.get(whole, 0) for c in every]
+            had = tuple(tuple(min(held, ask) for ask in asks) for held in amounts)
+            row = Row(take, amounts, limit, had).measured()
             if row is None:
                 return False
             rows.append(row)

@@ -11,7 +11,8 @@ and all pods have room beside it:
     what all pods take + sum over r of rest[r]  <=  limit
 
 A pod uses one reservation at most, one that insists on a reservation exactly one. So what the user
-of an allocate-once one leaves over is free for all once that pod is there, and until then held.
+of an allocate-once one leaves over is free for all once that pod is there, and until then held. In
+a column of room that some gangs share, a user that does not count there has what it uses of it.
 """
 
 from __future__ import annotations
@@ -55,21 +56,25 @@ Amounts = tuple[int, ...]
 
 class Row(NamedTuple):
     """One resource: what a pod of each class takes of it [C], what each reservation holds of it,
-    and how much there is.
+    how much there is, and by reservation what an owner, by its place, has of it while it does not
+    count here.
     """
 
     take: Ints
     held: Amounts
     limit: int
+    had: tuple[Amounts, ...]
 
     def measured(self) -> Row | None:
         """The same in a common measure; None where the numbers stay too large."""
         limit = min(self.limit, int(self.take.max()) * MOST_PODS + sum(self.held))
-        common = gcd(limit, *self.held, *self.take.tolist()) or 1
+        had = [amount for of in self.had for amount in of]
+        common = gcd(limit, *self.held, *had, *self.take.tolist()) or 1
         if max(limit, *self.held) // common > _MOST:
             return None
         take = np.minimum(self.take // common, limit // common + 1)
-        return Row(take, tuple(amount // common for amount in self.held), limit // common)
+        less = tuple(tuple(amount // common for amount in of) for of in self.had)
+        return Row(take, tuple(amount // common for amount in self.held), limit // common, less)
 
 
 class Kind(NamedTuple):
@@ -204,7 +209,13 @@ class ReservedRoom(Rule):
                 continue
             rest = [max(0, h - u) for h, u in zip(held, used, strict=True)]
             if kind.ends and any(counts):
-                rest = [0] * len(held)
+                rest = [
+                    sum(
+                        row.had[reservation][o] * n
+                        for o, n in zip(kind.owners, counts, strict=True)
+                    )
+                    for row in self.rows
+                ]
             left = tuple(a - b for a, b in zip(choice.left, rest, strict=True))
             if min(left) >= 0:
                 waiting = list(choice.waiting)

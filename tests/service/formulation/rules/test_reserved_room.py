@@ -259,7 +259,7 @@ class TestBoundsWhereRoomIsLeftOut:
 class TestRule:
     """Two reservations of three for class 0 in domain 1; class 1 takes two, of eight."""
 
-    ROW = Row(np.array([1, 2, 0]), (3, 3), 8)
+    ROW = Row(np.array([1, 2, 0]), (3, 3), 8, ((0,), (0,)))
     ONCE = Kind((0,), single=True, restricted=False, ends=True)
     RULE = ReservedRoom(LevelIdx(0), 1, (ClassIdx(0),), (False,), (ONCE, ONCE), (ROW,))
 
@@ -277,6 +277,13 @@ class TestRule:
         assert self.RULE.holds(self.pods(1, 5))
         assert not self.RULE.holds(self.pods(0, 5))
 
+    def test_a_user_that_does_not_count_has_what_it_uses(self) -> None:
+        """Of eight, three are still held, and one that uses two of its three counts elsewhere."""
+        row = self.ROW._replace(take=np.array([0, 2, 0]), had=((2,), (2,)))
+        rule = replace(self.RULE, rows=(row,))
+        assert rule.holds(self.pods(1, 3))
+        assert not rule.holds(self.pods(1, 4))
+
     def test_who_insists_on_one_gets_one(self) -> None:
         insisting = replace(self.RULE, insist=(True,))
         assert insisting.holds(self.pods(2, 2))
@@ -289,7 +296,7 @@ class TestRule:
         assert self.RULE.ceiling(self.pods(1, 1), ClassIdx(1), [ClassIdx(0)]) is None
 
     def test_amounts_are_counted_in_a_common_measure(self) -> None:
-        row = Row(np.array([1 << 50, 3 << 50]), (1 << 50,), 4 << 50).measured()
+        row = Row(np.array([1 << 50, 3 << 50]), (1 << 50,), 4 << 50, ((0,),)).measured()
         assert row is not None
         assert (row.take.tolist(), row.held, row.limit) == ([1, 3], (1,), 4)
-        assert Row(np.array([3, 1 << 50]), (5,), (1 << 50) + 1).measured() is None
+        assert Row(np.array([3, 1 << 50]), (5,), (1 << 50) + 1, ((0,),)).measured() is None
