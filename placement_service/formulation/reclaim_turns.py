@@ -47,13 +47,7 @@ def other_turns(snapshot: Snapshot, policy: Policy) -> Turns | None:
     rights = EvictionRights(snapshot, policy, each_alone=True)
     if not rights.in_turn:
         return None
-    asking = [
-        _Asking(i, gang, least, lacks)
-        for i, gang in enumerate(snapshot.gangs)
-        if not is_anew(gang.name) and rights.winner(gang).reclaims_for
-        if (least := rights.asked(gang).least)
-        if (lacks := {q: n for q, n in rights.lacks(gang.queue).items() if n >= least})
-    ]
+    asking = list(_asking(snapshot, rights))
     taken: Counter[str] = Counter()
     chosen = list(_chosen(asking, taken, snapshot.as_of or 0))
     gangs = list(snapshot.gangs)
@@ -70,6 +64,26 @@ def other_turns(snapshot: Snapshot, policy: Policy) -> Turns | None:
     if whole and EvictionRights(turned, policy).says_the_same(EvictionRights(snapshot, policy)):
         return None
     return Turns(turned, whole)
+
+
+def are_alike(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two snapshots have the same gangs, groups and pod sets, however many pods."""
+    return _shape(one) == _shape(other)
+
+
+def _shape(snapshot: Snapshot) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
+    return [
+        (gang.name, tuple((group.name, len(group.pod_sets)) for group in gang.groups))
+        for gang in snapshot.gangs
+    ]
+
+
+def _asking(snapshot: Snapshot, rights: EvictionRights) -> Iterator[_Asking]:
+    for i, gang in enumerate(snapshot.gangs):
+        if not is_anew(gang.name) and rights.winner(gang).reclaims_for:
+            least = rights.asked(gang).least
+            lacks = {q: n for q, n in rights.lacks(gang.queue).items() if n >= least}
+            yield _Asking(i, gang, least, lacks)
 
 
 def _chosen(asking: Iterable[_Asking], taken: Counter[str], now: int) -> Iterator[_Asking]:

@@ -29,7 +29,7 @@ from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Problem
-from placement_service.formulation.reclaim_turns import Turns, other_turns
+from placement_service.formulation.reclaim_turns import Turns, are_alike, other_turns
 from placement_service.heuristic.scarcity import somebody_waits
 from placement_service.pipeline.candidates import Candidate, Candidates, Judging
 from placement_service.pipeline.results import gang_results, nothing_yet, termination
@@ -189,7 +189,10 @@ class _Run:
         prepared = prepare(snapshot, self._request.policy)
         if whole is not None:
             relaxed, exact = whole.prepared.relaxed, prepared.exact and whole.prepared.exact
-            prepared = replace(prepared, relaxed=relaxed, exact=exact and relaxed is not None)
+            if relaxed is None or not are_alike(relaxed, prepared.snapshot):
+                # Without some pods other gangs may begin anew, or none of a group waits.
+                relaxed, exact = None, False
+            prepared = replace(prepared, relaxed=relaxed, exact=exact)
         problem = self._stages.formulate(snapshot, self._request.policy, prepared)
         return _Reading(snapshot, prepared, problem, Candidates(self._judging, snapshot, prepared))
 
@@ -314,8 +317,15 @@ class _Run:
 
     def search_both(self, reading: _Reading, best: Candidate, turned: Turns) -> _Searched:
         """As `search` in both ways to read the request, the way with the better answer first."""
-        with stage(Stage.FORMULATE), heard(self._interrupter):
-            other = self.reading(turned.snapshot, None if turned.whole else reading)
+        try:
+            with stage(Stage.FORMULATE), heard(self._interrupter):
+                other = self.reading(turned.snapshot, None if turned.whole else reading)
+        except Interrupted:
+            raise
+        except Exception as error:
+            logger.exception("the request could not be read in the other way")
+            self._report_defect("the other way to read the request failed", repr(error))
+            return self.search(reading, best)
         ways = [(other, self.first_answer(other)), (reading, best)]
         if not other.candidates.is_better(ways[0][1], best):
             ways.reverse()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,13 @@ from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import PodGang, Request, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.problem import Problem
 from placement_service.formulation.reclaim_limits import with_reclaim_limits
 from placement_service.formulation.reclaim_turns import other_turns
 from placement_service.search.engine import search
 from tests.service.evictions import PREEMPT, RECLAIM, running
-from tests.service.pipeline.asking import ask, ending_with, stages
+from tests.service.pipeline.asking import Defects, ask, ending_with, stages
 from tests.service.questions import gang, node
 from tests.waiting import LONG
 
@@ -80,6 +83,19 @@ def test_extras_wait_that_are_not_guaranteed() -> None:
     assert entitled(turned.snapshot) == ["a"]
 
 
+def test_extras_of_a_running_gang_leave_room_for_the_minimum_of_another() -> None:
+    grows = replace(running("grows", "n2", gpus=2), queue="queues/a", priority=9)
+    [group] = grows.groups
+    [pods] = group.pod_sets
+    waits = replace(pods, pods=gang("grows", pods=9, gpus=2).groups[0].pod_sets[0].pods[1:])
+    grows = replace(grows, groups=(replace(group, pod_sets=(waits,)),))
+    turned = other_turns(question(grows, waiting("a", 4)), RECLAIM)
+    assert turned is not None
+    # Six GPUs are left of the guarantee, four for the minimum.
+    assert [g.groups[0].pending_count for g in turned.snapshot.gangs[1:]] == [1, 4]
+    assert "a" in entitled(turned.snapshot)
+
+
 @pytest.mark.parametrize(
     "first",
     [
@@ -118,6 +134,23 @@ def test_bounds_know_what_a_queue_may_reclaim_in_all() -> None:
     assert with_reclaim_limits(free, RECLAIM, rights).queues[0].limit[GPUS] == 11
     above = question(waiting("a", 8, priority=9), waiting("b", 6))
     assert with_reclaim_limits(above, RECLAIM, rights).queues[0].limit[GPUS] == 24
+
+
+def test_an_answer_comes_also_where_the_other_choice_fails() -> None:
+    def first_only(*arguments: Any, **others: Any) -> Problem:
+        if arguments[0].gangs[1].reclaims_later:
+            raise ValueError("no")
+        return formulate(*arguments, **others)
+
+    asked = question(waiting("old1", 2, age=60), waiting("young", 8))
+    defects = Defects()
+    found = ask(
+        Request(asked, RECLAIM, LONG),
+        stages=stages(ending_with(search), formulate=first_only),
+        report_defect=defects,
+    )
+    assert len(found.bindings) == 2
+    assert defects == ["the other way to read the request failed"]
 
 
 @pytest.mark.parametrize(
