@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from placement_service.entities.request import CPU, Policy
 from placement_service.formulation.arrays import Bools, Ints
@@ -264,6 +267,10 @@ class Problem:
     #: The same question with looser columns, whose bounds hold for this one where it is not exact.
     relaxation: Problem | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # `eligible` is most of a large problem, so it is pickled as bits.
+        return _unpacked, (self.node_count, np.packbits(self.eligible), *_all_but_eligible(self))
+
     @property
     def node_count(self) -> int:
         """N."""
@@ -284,3 +291,15 @@ class Problem:
         """Levels named in any scope, whichever gang."""
         used = {level for g in self.gangs for s in g.scopes for level in (s.required, s.preferred)}
         return tuple(sorted((used | self.named_levels) - {NO_LEVEL}))
+
+
+_OTHERS = tuple(f.name for f in fields(Problem) if f.name != "eligible")
+_all_but_eligible = attrgetter(*_OTHERS)
+
+
+def _unpacked(nodes: int, bits: NDArray[np.uint8], *others: Any) -> Problem:
+    """The problem that was pickled."""
+    content = dict(zip(_OTHERS, others, strict=True))
+    shape = len(content["request"]), nodes
+    eligible = np.unpackbits(bits, count=shape[0] * nodes).view(np.bool_).reshape(shape)
+    return Problem(eligible=eligible, **content)
