@@ -70,6 +70,8 @@ class NodeChoice:
             fits = row[region.nodes]
             some = (fits > 0).nonzero()[0]
             able, fits = region.nodes[some], fits[some]
+        if len(able) <= 1:
+            return Chosen(able, np.minimum(fits, count))
         key = self._by_node(residual, able)
         if len(able) > _MANY_NODES:
             # Rank and free GPUs have few values: mostly the least are enough.

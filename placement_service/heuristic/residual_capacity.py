@@ -291,8 +291,14 @@ class _Offer:
         self._sums: dict[int, Ints] = {}
         #: How many changes of the nodes it knows.
         self.seen = 0
-        self.row = pods_that_fit(free, problem.request[pod_class])
-        self.row[~self._eligible] = 0
+        nodes = np.flatnonzero(self._eligible)
+        if 2 * len(nodes) > len(free):
+            self.row = pods_that_fit(free, request)
+            self.row[~self._eligible] = 0
+        else:
+            # A class of pods at home has a single node.
+            self.row = np.zeros(len(free), dtype=np.int64)
+            self.row[nodes] = pods_that_fit(free[nodes], request)
 
     def slots(self, level: int) -> Ints:
         sums = self._sums.get(level)
