@@ -18,7 +18,7 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.compute_domains import repels_domains
 from placement_service.formulation.open_gangs import WAITING, whole_name
-from placement_service.formulation.rules.reservations import BESIDE
+from placement_service.formulation.rules.reservation_columns import BESIDE
 
 #: Names listed before the rest is only counted.
 MOST_NAMES = 5

@@ -14,10 +14,12 @@ Where owners cannot take all of a reservation (a restricted one holds 5 GPUs for
 rest is subtracted as well. That is exact for the usual reservations. Where it would leave less room
 than there is, because pods may choose or leave something over for others, the node gets a rule of
 its own (`reserved_room`), and columns hold what nobody else can have in any case. With too many of
-them room is left out and `is_exact` is false. If the draft is `loose`, all such nodes have those
-columns and no rule: that allows more than there is room for, and so bounds of it hold.
+them room is left out and `is_exact` is false: a reservation is for those owners alone that take
+most of it. If the draft is `loose`, all such nodes have those columns and no rule: that allows more
+than there is room for, and so bounds of it hold.
 
-    formulation   `reservation_owners` tells pod classes apart, `formulate` makes columns
+    formulation   `reservation_owners` tells pod classes apart, `formulate` says who may use how
+                  much, `reservation_columns` makes columns
     heuristic, bounds, cp_sat     know columns only
     naming        `entities.reservation_users` says which pod uses which reservation
     explanation   `explain.reservation_reasons`
@@ -26,18 +28,21 @@ columns and no rule: that allows more than there is room for, and so bounds of i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, combinations
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from placement_service.entities.node import HOSTNAME
-from placement_service.entities.request import Node, Snapshot
+from placement_service.entities.request import Snapshot
 from placement_service.entities.reservations import Reservation
 from placement_service.formulation.arrays import UNLIMITED, Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.rules.draft import Column, RuleDraft
+from placement_service.formulation.rules.reservation_columns import (
+    Classes,
+    Held,
+    ReservationColumns,
+)
 from placement_service.formulation.rules.reservation_owners import names_pods, users_that_run
 from placement_service.formulation.rules.reserved_room import MOST_PODS, Kind, ReservedRoom, Row
 from placement_service.formulation.sharing_columns import whole_column
@@ -47,14 +52,11 @@ MOST_ON_A_NODE = 4
 #: Nodes on which pods choose, and reservations, and kinds of owners, that are told apart there.
 MOST_RULED = 16
 MOST_CHOSEN = 8
-#: The suffix of columns that count a resource beside what is held for others.
-BESIDE = " beside reservations"
-#: Columns for all reservations together; further ones are held for nobody.
-MOST_COLUMNS = 400
 #: Reservations whose pods may go: there is a column for each of them, whatever it holds.
 MOST_TAKING_BACK = 4
 
-Classes = frozenset[int]
+#: Reservations of a node by the pod classes that may use them.
+_Groups = Mapping[Classes, Sequence[Reservation]]
 
 
 def take_back(snapshot: Snapshot) -> frozenset[str]:
@@ -72,15 +74,6 @@ def take_back(snapshot: Snapshot) -> frozenset[str]:
     ]
     used = {name for name in users_that_run(snapshot) if name in set(able)}
     return frozenset(used if len(used) <= MOST_TAKING_BACK else ())
-
-
-@dataclass(slots=True)
-class _Held:
-    """Reservations of a node with the same owners: what they hold, and what nobody can use."""
-
-    owners: Classes
-    amounts: dict[str, int]
-    waste: dict[str, int] = field(default_factory=dict)
 
 
 def formulate(draft: RuleDraft) -> None:
@@ -101,8 +94,7 @@ class _Formulation:
         for c, owned in enumerate(draft.owned):
             for i in owned:
                 self.owners.setdefault(i, set()).add(c)
-        self.columns: dict[tuple[Classes, str], Ints] = {}
-        self.asking: dict[str, Classes] = {}
+        self.columns = ReservationColumns(draft, self.ignoring)
         #: Whether room is left out on the node that is looked at.
         self.loses = False
         #: The nodes with a rule of their own.
@@ -122,12 +114,7 @@ class _Formulation:
                 on_node.setdefault(index[reservation.node], []).append(i)
         for n, indices in on_node.items():
             self._on_node(n, indices)
-        for (guests, resource), capacity in self.columns.items():
-            take = np.array(
-                [t.requests.get(resource, 0) if c in guests else 0
-                 for c, t in enumerate(self.templates)], dtype=np.int64
-            )  # fmt: skip
-            self.draft.columns.append(Column(f"{resource}{BESIDE}", capacity, take))
+        self.columns.add()
         self._required()
 
     def _required(self) -> None:
@@ -164,10 +151,35 @@ class _Formulation:
                 if self.draft.eligible[c, n] and self._may_use(c, self.reservations[i])
             )
             groups.setdefault(able, []).append(self.reservations[i])
+        held = self._held(n, groups)
+        overfull = self._is_overfull(n, held)
+        if self.draft.loose and (self.loses or overfull):
+            self.loses, held = False, self._loosely(n, groups)
+        elif overfull:
+            # More is held than there is: an owner that takes its own part leaves others no less.
+            self.loses = True
+            for c in self.slots:
+                self.slots[c][n] = 0
+            held = [Held(frozenset(), h.amounts) for h in held]
+        elif self.loses and self._choose(n, groups):
+            self.loses, held = False, self._loosely(n, groups)
+        elif self.loses:
+            # For those alone that take most of a reservation: so the least room is lost.
+            some = {self._keenest(owners, mine): mine for owners, mine in groups.items()}
+            if len(some) == len(groups):
+                held = self._held(n, some)
+            self.loses = True
+        self.draft.is_exact = self.draft.is_exact and not self.loses
+        self.columns.hold(n, held)
+
+    def _held(self, n: int, groups: _Groups) -> list[Held]:
+        """What reservations of a node hold and for whom; says whether that loses room."""
+        for slots in self.slots.values():
+            slots[n] = 0
         # The largest first; classes that own several reservations here use the first.
         order = sorted(groups.items(), key=lambda g: (-len(g[0]), sorted(g[0])))
         self.loses = any(len(owners & self.slots.keys()) > 1 for owners in groups)
-        held: list[_Held] = []
+        held: list[Held] = []
         seen: set[int] = set()
         for owners, mine in order:
             if owners & seen or (owners and len(held) >= MOST_ON_A_NODE):
@@ -175,39 +187,41 @@ class _Formulation:
                 owners = frozenset()
             seen |= owners
             held += self._together(n, owners, mine)
-        overfull = self._is_overfull(n, held)
-        if self.draft.loose and (self.loses or overfull):
-            self.loses, held = False, self._loosely(n, order)
-        elif overfull:
-            # More is held than there is: an owner that takes its own part leaves others no less.
-            self.loses = True
-            for c in self.slots:
-                self.slots[c][n] = 0
-            held = [_Held(frozenset(), h.amounts) for h in held]
-        elif self.loses and self._choose(n, order):
-            self.loses, held = False, self._loosely(n, order)
-        self.draft.is_exact = self.draft.is_exact and not self.loses
-        self._hold(n, held)
+        return held
 
-    def _loosely(
-        self, n: int, groups: Sequence[tuple[Classes, Sequence[Reservation]]]
-    ) -> list[_Held]:
+    def _keenest(self, owners: Classes, reservations: Sequence[Reservation]) -> Classes:
+        """Those of the owners, all asking for the same, that take most of some reservations."""
+        held = Counter[str]()
+        for r in reservations:
+            held.update(r.held)
+
+        def asks(c: int) -> tuple[int, ...]:
+            return tuple(self.templates[c].requests.get(r, 0) for r in sorted(held))
+
+        def share(c: int) -> float:
+            both = zip(asks(c), sorted(held), strict=True)
+            return sum(min(1.0, ask / held[r]) for ask, r in both if held[r])
+
+        most = max(owners, key=lambda c: (share(c), self.draft.counts[c], -c), default=None)
+        return frozenset(c for c in owners if most is not None and asks(c) == asks(most))
+
+    def _loosely(self, n: int, groups: _Groups) -> list[Held]:
         """What nobody else can have of the node in any case."""
-        some = [(owners, mine) for owners, mine in groups if owners]
+        some = [(owners, mine) for owners, mine in groups.items() if owners]
         for owners, _ in some:
             for c in owners & self.slots.keys():
                 self.slots[c][n] = UNLIMITED
-        held = [_Held(owners, self._least(owners, mine)) for owners, mine in some]
-        nobody = (r for owners, mine in groups if not owners for r in mine)
-        return [*held[:MOST_ON_A_NODE], *(_Held(frozenset(), dict(r.held)) for r in nobody)]
+        held = [Held(owners, self._least(owners, mine)) for owners, mine in some]
+        nobody = groups.get(frozenset(), ())
+        return [*held[:MOST_ON_A_NODE], *(Held(frozenset(), dict(r.held)) for r in nobody)]
 
-    def _choose(self, n: int, groups: Sequence[tuple[Classes, Sequence[Reservation]]]) -> bool:
+    def _choose(self, n: int, groups: _Groups) -> bool:
         """Makes a rule of the node, by which pods choose their reservations; false where that would
         be too much.
         """
         draft = self.draft
-        some = [(owners, mine) for owners, mine in groups if owners]
-        nobody = [dict(r.held) for owners, mine in groups if not owners for r in mine]
+        some = [(owners, mine) for owners, mine in groups.items() if owners]
+        nobody = [r.held for r in groups.get(frozenset(), ())]
         holders = [(owners, r) for owners, mine in some for r in mine]
         number, level = draft.level(HOSTNAME)
         at = int(level.domain[n])
@@ -264,7 +278,7 @@ class _Formulation:
                 least[resource] += min(amount, ask) if r.allocate_once else amount
         return dict(least)
 
-    def _is_overfull(self, n: int, held: Sequence[_Held]) -> bool:
+    def _is_overfull(self, n: int, held: Sequence[Held]) -> bool:
         total: dict[str, int] = {}
         for h in held:
             for resource, amount in h.amounts.items():
@@ -280,12 +294,10 @@ class _Formulation:
             return True
         return all(requests.get(r, 0) <= amount for r, amount in reservation.held.items())
 
-    def _together(
-        self, n: int, owners: Classes, reservations: Sequence[Reservation]
-    ) -> list[_Held]:
+    def _together(self, n: int, owners: Classes, reservations: Sequence[Reservation]) -> list[Held]:
         """Some reservations with the same owners as one; what cannot be combined serves no pod."""
         if not owners:
-            return [_Held(frozenset(), dict(r.held)) for r in reservations]
+            return [Held(frozenset(), dict(r.held)) for r in reservations]
         once = [r for r in reservations if r.allocate_once or names_pods(r)]
         # In the order in which they are used.
         once.sort(key=lambda r: r.name)
@@ -307,7 +319,7 @@ class _Formulation:
             # Which of unlike pods share it would have to be chosen: it serves the largest class.
             self.loses = True
             owners = frozenset({max(owners, key=lambda c: (self.draft.counts[c], -c))})
-        found = _Held(owners, {})
+        found = Held(owners, {})
         for r in chosen:
             usable = self._slots(owners, r)
             for c in owners & self.slots.keys():
@@ -317,7 +329,7 @@ class _Formulation:
                 waste = self._waste(n, owners, r, resource, amount)
                 if waste:
                     found.waste[resource] = found.waste.get(resource, 0) + waste
-        return [found, *(_Held(frozenset(), dict(r.held)) for r in rest)]
+        return [found, *(Held(frozenset(), dict(r.held)) for r in rest)]
 
     def _are_each_enough(self, owners: Classes, reservations: Sequence[Reservation]) -> bool:
         """Whether a pod finds in one of them all that it would otherwise take of another."""
@@ -373,63 +385,6 @@ class _Formulation:
         name = self.nodes[n].name
         others = (self.reservations[i] for i in self.draft.owned[pod_class])
         return any(r.node == name and r is not mine for r in others)
-
-    # --- columns --------------------------------------------------------------------
-
-    def _hold(self, n: int, held: Sequence[_Held]) -> None:
-        """What all may use at most who own none of some reservations, for each set of these."""
-        node = self.nodes[n]
-        everyone = frozenset(range(len(self.templates)))
-        nobody = [h.amounts for h in held if not h.owners]
-        some = [h for h in held if h.owners]
-        for chosen in _subsets(some):
-            guests = everyone.difference(self.ignoring, *(h.owners for h in chosen))
-            amounts = Counter[str]()
-            for of_some in (
-                *nobody,
-                *(h.amounts for h in chosen),
-                *(h.waste for h in some if h not in chosen),
-            ):
-                amounts.update(of_some)
-            for resource, amount in amounts.items():
-                if guests == everyone:
-                    _add(self.draft.withheld, resource, n, amount, len(self.nodes))
-                else:
-                    self._column(n, node, guests, resource, amount)
-
-    def _asking(self, resource: str) -> Classes:
-        """The classes that ask for a resource."""
-        found = self.asking.get(resource)
-        if found is None:
-            asks = (c for c, t in enumerate(self.templates) if t.requests.get(resource, 0))
-            found = self.asking[resource] = frozenset(asks)
-        return found
-
-    def _column(self, n: int, node: Node, guests: Classes, resource: str, held: int) -> None:
-        if guests.isdisjoint(self._asking(resource)):
-            return
-        key = (frozenset(guests), resource)
-        if key not in self.columns:
-            if len(self.columns) >= MOST_COLUMNS and self.draft.loose:
-                return
-            if len(self.columns) >= MOST_COLUMNS:
-                self.draft.is_exact = False
-                _add(self.draft.withheld, resource, n, held, len(self.nodes))
-                return
-            self.columns[key] = np.full(len(self.nodes), UNLIMITED, dtype=np.int64)
-        column = self.columns[key]
-        column[n] = min(int(column[n]), max(0, node.free(resource) - held))
-
-
-def _add(table: dict[str, Ints], resource: str, n: int, amount: int, nodes: int) -> None:
-    if resource not in table:
-        table[resource] = np.zeros(nodes, dtype=np.int64)
-    table[resource][n] += amount
-
-
-def _subsets(held: Sequence[_Held]) -> Iterable[tuple[_Held, ...]]:
-    """All sets of them, also the empty one."""
-    return chain.from_iterable(combinations(held, k) for k in range(len(held) + 1))
 
 
 def _connected(owned: Sequence[frozenset[int]], classes: Sequence[int]) -> list[list[int]]:

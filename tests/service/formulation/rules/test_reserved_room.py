@@ -15,7 +15,7 @@ from placement_service.entities.selectors import NodeSelectorTerm, Operator, Req
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import ClassIdx, LevelIdx
-from placement_service.formulation.rules import reservations
+from placement_service.formulation.rules import reservation_columns, reservations
 from placement_service.formulation.rules.protocol import NO_CEILING
 from placement_service.formulation.rules.reserved_room import Kind, ReservedRoom, Row
 from tests.drawing import GPU
@@ -201,6 +201,23 @@ def test_with_very_many_room_is_left_out_and_nothing_proven(
     assert problem.relaxation.exact
 
 
+def test_then_it_is_for_the_owners_that_take_most_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservations, "MOST_RULED", 0)
+    scenario = Scenario("x1=8 x2=1").hold("held", "x1", 8, "own", allocate_once=True)
+    scenario = scenario.gang("small", Group("own", pods=1, gpus=1))
+    placed = scenario.gang("large", Group("own", pods=1, gpus=8)).place()
+    placed.expect(placed=("small", "large"), nodes={"large": {"x1": 1}}, proven=True)
+
+
+def test_of_several_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of which each is enough for any of the pods."""
+    monkeypatch.setattr(reservations, "MOST_RULED", 0)
+    scenario = Scenario("x1=8 x2=1").hold("p", "x1", 4, "own", allocate_once=True)
+    scenario = scenario.hold("q", "x1", 4, "own", allocate_once=True)
+    scenario = scenario.gang("small", Group("own", pods=1, gpus=1))
+    scenario.gang("large", Group("own", pods=2, gpus=4)).place().expect(placed=("small", "large"))
+
+
 class TestBoundsWhereRoomIsLeftOut:
     """The most that all can have if reservations hold only what they do in any case."""
 
@@ -242,7 +259,7 @@ class TestBoundsWhereRoomIsLeftOut:
         assert self.bound(scenario) == 4
 
     def test_too_many_columns(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reservations, "MOST_COLUMNS", 0)
+        monkeypatch.setattr(reservation_columns, "MOST_COLUMNS", 0)
         scenario = Scenario("x1=8").hold("held", "x1", 4, "own").gang("b", pods=1, gpus=6)
         assert self.bound(scenario.gang("a", Group("own", pods=1, gpus=5))) == 6
 
