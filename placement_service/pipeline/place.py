@@ -30,6 +30,7 @@ from placement_service.formulation.prepare import prepare
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.reclaim_turns import Turns, are_alike, other_turns
+from placement_service.formulation.tiers import has_goals_of
 from placement_service.heuristic.scarcity import somebody_waits
 from placement_service.pipeline.candidates import Candidate, Candidates, Judging
 from placement_service.pipeline.results import gang_results, nothing_yet, termination
@@ -194,6 +195,10 @@ class _Run:
                 relaxed, exact = None, False
             prepared = replace(prepared, relaxed=relaxed, exact=exact)
         problem = self._stages.formulate(snapshot, self._request.policy, prepared)
+        if whole is not None and not has_goals_of(problem, problem.relaxation):
+            # Without some pods there may be no extras, and bounds are told goal by goal.
+            prepared = replace(prepared, relaxed=None, exact=False)
+            problem = self._stages.formulate(snapshot, self._request.policy, prepared)
         return _Reading(snapshot, prepared, problem, Candidates(self._judging, snapshot, prepared))
 
     def elapsed(self) -> float:

@@ -23,7 +23,7 @@ from placement_service.formulation.tiers import (
 from placement_service.formulation.tiers.admitted import bound_beside
 from placement_service.formulation.tiers.goal import Goal
 
-__all__ = ["bound_beside", "goals"]
+__all__ = ["bound_beside", "goals", "has_goals_of"]
 
 TIERS: tuple[Callable[[Problem], Sequence[Goal]], ...] = (
     admitted.goals,
@@ -45,3 +45,13 @@ def goals(problem: Problem) -> tuple[Goal, ...]:
     if problem.policy.extras is ExtrasPolicy.WITH_PRIORITY:
         every.sort(key=lambda goal: math.inf if goal.priority is None else -goal.priority)
     return tuple(every)
+
+
+def has_goals_of(problem: Problem, other: Problem | None) -> bool:
+    """Whether both have the same goals in the same order, so that bounds of the one are about
+    those of the other; also without another.
+    """
+    if other is None:
+        return True
+    told = ([(type(g), g.priority) for g in goals(one)] for one in (problem, other))
+    return next(told) == next(told)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import PodGang, Request, Snapshot
+from placement_service.entities.request import ExtrasPolicy, PodGang, Request, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.formulate import formulate
@@ -134,6 +134,21 @@ def test_bounds_know_what_a_queue_may_reclaim_in_all() -> None:
     assert with_reclaim_limits(free, RECLAIM, rights).queues[0].limit[GPUS] == 11
     above = question(waiting("a", 8, priority=9), waiting("b", 6))
     assert with_reclaim_limits(above, RECLAIM, rights).queues[0].limit[GPUS] == 24
+
+
+def test_a_gang_loses_its_extras_where_these_come_with_their_priority() -> None:
+    """With them goes a goal, so bounds of the whole are not those of the rest."""
+    asked = question(waiting("a", 2, extras=4), guaranteed=2)
+    [old, gang_a] = asked.gangs
+    whole = replace(old, groups=(replace(old.groups[0], min_replicas=8),))
+    asked = replace(asked, gangs=(whole, gang_a))
+    policy = replace(RECLAIM, extras=ExtrasPolicy.WITH_PRIORITY)
+    defects = Defects()
+    found = ask(
+        Request(asked, policy, LONG), stages=stages(ending_with(search)), report_defect=defects
+    )
+    assert not defects
+    assert len(found.bindings) == 2
 
 
 def test_an_answer_comes_also_where_the_other_choice_fails() -> None:
