@@ -16,6 +16,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.reclaim_limits import with_reclaim_limits
 from placement_service.formulation.reclaim_turns import other_turns
+from placement_service.formulation.tiers import has_goals_of
 from placement_service.search.engine import search
 from tests.service.evictions import PREEMPT, RECLAIM, running
 from tests.service.pipeline.asking import Defects, ask, ending_with, stages
@@ -136,19 +137,17 @@ def test_bounds_know_what_a_queue_may_reclaim_in_all() -> None:
     assert with_reclaim_limits(above, RECLAIM, rights).queues[0].limit[GPUS] == 24
 
 
-def test_a_gang_loses_its_extras_where_these_come_with_their_priority() -> None:
-    """With them goes a goal, so bounds of the whole are not those of the rest."""
-    asked = question(waiting("a", 2, extras=4), guaranteed=2)
-    [old, gang_a] = asked.gangs
-    whole = replace(old, groups=(replace(old.groups[0], min_replicas=8),))
-    asked = replace(asked, gangs=(whole, gang_a))
+def test_without_extras_there_are_fewer_goals() -> None:
+    """So bounds of the whole are not those of the rest, goal by goal."""
     policy = replace(RECLAIM, extras=ExtrasPolicy.WITH_PRIORITY)
-    defects = Defects()
-    found = ask(
-        Request(asked, policy, LONG), stages=stages(ending_with(search)), report_defect=defects
-    )
-    assert not defects
-    assert len(found.bindings) == 2
+    running_whole = replace(running("old", "n0", "n1", gpus=8), queue="queues/b")
+    asked = question(waiting("a", 2, extras=4), guaranteed=2)
+    asked = replace(asked, gangs=(running_whole, asked.gangs[1]))
+    turned = other_turns(asked, policy)
+    assert turned is not None
+    whole, rest = formulate(asked, policy), formulate(turned.snapshot, policy)
+    assert has_goals_of(whole, whole.relaxation)
+    assert not has_goals_of(rest, whole.relaxation)
 
 
 def test_an_answer_comes_also_where_the_other_choice_fails() -> None:
