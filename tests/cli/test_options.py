@@ -276,6 +276,7 @@ def test_every_mistake_in_a_policy_is_told(tmp_path: Path) -> None:
         ("tolerances: [0.1]", "shares by tier such as {admitted: 0.01}, not a list"),
         ("tolerances: {admited: 0.1}", "tolerances[admited]: is no tier; the tiers are admitted"),
         ("tolerances: {admitted: .nan}", "must be a number from 0 to 1, not nan"),
+        ("eviction: NONE\neviction: REPACK", ":2: Policy: eviction: is there twice"),
         ("tolerances: {admitted: true}", "must be a number from 0 to 1, not true"),
     ],
 )

@@ -157,6 +157,24 @@ def test_aliases_and_merge_keys_of_honest_size_are_followed(tmp_path: Path) -> N
     assert other.body["spec"] == {"containers": [], "priority": 2}
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_key_that_is_there_twice_is_told_with_its_line(*, strict: bool, tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    text = yaml.safe_dump(TWO[0]).replace("kind:", "kind: Pod\nkind:")
+    file.write_text(f"# first\n{text}")
+    objects = load([str(file)], strict=strict)
+    line = text.splitlines().index(f"kind: {TWO[0]['kind']}") + 2
+    want = (f"{file}:{line}: kind: is there twice in one mapping; the last one counts",)
+    assert said(objects.problems if strict else objects.warnings) == want
+    assert not (objects.warnings if strict else objects.problems)
+
+
+def test_merge_keys_may_be_overruled(tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(f"{yaml.safe_dump(TWO[0])}extra: {{<<: {{a: 1}}, a: 2}}\n")
+    assert not [one for one in said(load([str(file)]).warnings) if "twice" in one]
+
+
 def test_unknown_kinds_are_named_once_with_their_number() -> None:
     def other(name: str, version: str = "v1", kind: str = "ConfigMap") -> Body:
         return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}

@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from placement.cli import policy_fields
 from placement.kubernetes import InputError, Problem
 from placement.kubernetes.bounded_files import read_file
-from placement.kubernetes.yaml_text import documents
+from placement.kubernetes.yaml_text import Repeated, documents
 from placement.v1 import EvictionPolicy, Policy
 
 #: How evictions are called on the command line, in capitals.
@@ -30,8 +30,10 @@ EVICTIONS: Final[Mapping[str, EvictionPolicy]] = {
 
 def read_policy(path: str) -> Policy:
     """The policy in a file. Raises `InputError`; fields that do not exist are errors."""
+    repeated: list[Repeated] = []
     try:
-        written_documents = list(documents(read_file(path).decode("utf-8-sig")))
+        text = read_file(path).decode("utf-8-sig")
+        written_documents = list(documents(text, repeated))
     except OSError as error:
         raise _error(path, f"cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -44,7 +46,7 @@ def read_policy(path: str) -> Policy:
     if not isinstance(content, dict):
         raise _error(path, "must be a mapping of fields")
     known = {name: f for f in Policy.DESCRIPTOR.fields for name in (f.json_name, f.name)}
-    problems = []
+    problems = [Problem(path, "Policy", r.key, "is there twice", r.line) for r in repeated]
     written = {}
     for key, value in content.items():
         if key not in known:

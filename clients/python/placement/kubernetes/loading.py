@@ -22,7 +22,7 @@ from placement.kubernetes.archives import SUFFIXES, ArchiveError, is_archive, un
 from placement.kubernetes.bounded_files import read_file, read_stream
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.yaml_text import UnfoldsTooFarError, documents
+from placement.kubernetes.yaml_text import Repeated, UnfoldsTooFarError, documents
 
 STDIN: Final = "-"
 _STDIN_NAME: Final = "<stdin>"
@@ -48,9 +48,10 @@ def load(
     definition knows are in `Objects.warnings`, or with `strict` among the problems.
     """
     problems: list[Problem] = []
+    warnings: list[Problem] = []
     with _collector_paused():
-        found = list(_found(paths, stdin, problems))
-    return collect(found, problems, check_fields=True, strict=strict)
+        found = list(_found(paths, stdin, problems, problems if strict else warnings))
+    return collect(found, problems, warnings, check_fields=True, strict=strict)
 
 
 @contextmanager
@@ -70,18 +71,21 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _found(
-    paths: Iterable[str], stdin: IO[str] | IO[bytes] | None, problems: list[Problem]
+    paths: Iterable[str],
+    stdin: IO[str] | IO[bytes] | None,
+    problems: list[Problem],
+    slips: list[Problem],
 ) -> Iterator[_Found]:
     """The objects of all paths, numbered within each file."""
     for file, content in _contents(paths, stdin, problems):
         if isinstance(content, str):
-            yield from _parse(file, content, problems)
+            yield from _parse(file, content, problems, slips)
         elif is_archive(content):
             try:
                 for name, inside in unpacked(content):
                     within = f"{file}/{name}" if name else file
                     if isinstance(inside, str):
-                        yield from _parse(within, inside, problems)
+                        yield from _parse(within, inside, problems, slips)
                     else:
                         yield from _numbered(within, inside)
             except ArchiveError as error:
@@ -93,7 +97,7 @@ def _found(
                 line = content.count(b"\n", 0, error.start) + 1
                 problems.append(Problem(file, "", "", "is not text in UTF-8", line))
             else:
-                yield from _parse(file, text, problems)
+                yield from _parse(file, text, problems, slips)
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -132,9 +136,12 @@ def _contents(
         yield from contents
 
 
-def _parse(file: str, text: str, problems: list[Problem]) -> Iterator[_Found]:
-    """The objects of one text, with the documents that could be parsed before an error."""
+def _parse(file: str, text: str, problems: list[Problem], slips: list[Problem]) -> Iterator[_Found]:
+    """The objects of one text, with the documents that could be parsed before an error; `slips` are
+    keys that are there twice.
+    """
     parsed: list[Any] = []
+    repeated: list[Repeated] = []
     json_error: json.JSONDecodeError | None = None
     try:
         if text.lstrip().startswith(("{", "[")):
@@ -144,7 +151,7 @@ def _parse(file: str, text: str, problems: list[Problem]) -> Iterator[_Found]:
                 # It may still be YAML, whose flow style looks alike.
                 json_error = error
         if not parsed:
-            for document in documents(text):
+            for document in documents(text, repeated):
                 parsed += document if isinstance(document, list) else [document]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -162,6 +169,8 @@ def _parse(file: str, text: str, problems: list[Problem]) -> Iterator[_Found]:
     except (RecursionError, ValueError) as error:
         what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         problems.append(Problem(file, "", "", f"cannot be parsed: {what}"))
+    what = "is there twice in one mapping; the last one counts"
+    slips += [Problem(file, "", one.key, what, one.line) for one in repeated]
     if _SURROGATE.search(text) and not _can_be_written(parsed):
         problems.append(Problem(file, "", "", "holds an escape for half a character"))
         parsed = []

@@ -167,6 +167,7 @@ def flatten(bodies: Iterable[Any]) -> Iterable[Any]:
 def collect(
     found: Iterable[tuple[str, int, Any]],
     problems: Iterable[Problem] = (),
+    warned: Iterable[Problem] = (),
     *,
     check_fields: bool = False,
     strict: bool = False,
@@ -178,7 +179,7 @@ def collect(
     """
     by_kind: dict[Kind, dict[tuple[str, str], Object]] = {}
     unknown: Counter[str] = Counter()
-    warnings: list[Problem] = []
+    warnings = list(warned)
     noted = list(problems)
     slips = _Slips(strict)
     for file, document, body in found:

@@ -6,7 +6,7 @@ every part occurs once, before any of it is built.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -24,6 +24,13 @@ _UNUSED_TAGS: Final = ("binary", "omap", "pairs", "set", "timestamp")
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+class Repeated(NamedTuple):
+    """A key that stands in its mapping before, and the line where it does so again."""
+
+    key: str
+    line: int
+
+
 class _KubernetesLoader(_BASE):  # type: ignore[misc]
     """Plain YAML, except that dates and numbers of base 60 stay strings, as for Kubernetes."""
 
@@ -36,6 +43,21 @@ class _KubernetesLoader(_BASE):  # type: ignore[misc]
         for tag, construct in _BASE.yaml_constructors.items()
         if tag not in {_TAG + name for name in _UNUSED_TAGS}
     }
+
+    def __init__(self, text: str, repeated: list[Repeated] | None) -> None:
+        super().__init__(text)
+        # What a merge key brings is there to be replaced.
+        self._repeated = None if "<<" in text else repeated
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        found = super().construct_mapping(node, deep)
+        if self._repeated is not None and len(found) < len(node.value):
+            seen = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    self._repeated.append(Repeated(key.value, key.start_mark.line + 1))
+                seen.add(key.value)
+        return found
 
 
 def _number(construct: Callable[[Any, yaml.Node], Any]) -> Callable[[Any, yaml.Node], Any]:
@@ -76,14 +98,15 @@ class UnfoldsTooFarError(ValueError):
         super().__init__("its YAML aliases unfold too far")
 
 
-def documents(text: str) -> Iterator[Any]:
-    """The values of all documents of a text.
+def documents(text: str, repeated: list[Repeated] | None = None) -> Iterator[Any]:
+    """The values of all documents of a text. Of a key that is repeated the last value counts, and
+    it is added to `repeated`.
 
     Raises `yaml.YAMLError` for what is no YAML, `UnfoldsTooFarError`, and `ValueError` for
     values that make no sense, such as keys that are mappings.
     """
     aliases = "&" in text and "*" in text
-    loader = _KubernetesLoader(text)
+    loader = _KubernetesLoader(text, repeated)
     try:
         while loader.check_node():
             node = loader.get_node()
