@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -143,14 +144,20 @@ class _Formulation:
     # --- one node -----------------------------------------------------------------
 
     def _on_node(self, n: int, indices: Sequence[int]) -> None:
+        here = [self.reservations[i] for i in indices]
+        beyond = self._beyond(n, here)
+        if beyond:
+            here = [
+                replace(r, held={s: a for s, a in r.held.items() if s not in beyond}) for r in here
+            ]
         groups: dict[Classes, list[Reservation]] = {}
-        for i in indices:
+        for i, reservation in zip(indices, here, strict=True):
             able = frozenset(
                 c
                 for c in self.owners.get(i, ())
-                if self.draft.eligible[c, n] and self._may_use(c, self.reservations[i])
+                if self.draft.eligible[c, n] and self._may_use(c, reservation)
             )
-            groups.setdefault(able, []).append(self.reservations[i])
+            groups.setdefault(able, []).append(reservation)
         held = self._held(n, groups)
         overfull = self._is_overfull(n, held)
         if self.draft.loose and (self.loses or overfull):
@@ -170,7 +177,20 @@ class _Formulation:
                 held = self._held(n, some)
             self.loses = True
         self.draft.is_exact = self.draft.is_exact and not self.loses
-        self.columns.hold(n, held)
+        self.columns.hold(n, [*held, Held(frozenset(), beyond)] if beyond else held)
+
+    def _beyond(self, n: int, reservations: Sequence[Reservation]) -> dict[str, int]:
+        """What is held in all of resources of which the node has less. Nobody gets any of these: an
+        owner that takes its part leaves others no less.
+
+        Where one of them ends with its pod, there may be enough then, and nothing is said.
+        """
+        total = Counter[str]()
+        for reservation in reservations:
+            total.update(reservation.held)
+        once = any(reservation.allocate_once for reservation in reservations)
+        node = self.nodes[n]
+        return {s: a for s, a in total.items() if a > node.free(s)} if not once else {}
 
     def _held(self, n: int, groups: _Groups) -> list[Held]:
         """What reservations of a node hold and for whom; says whether that loses room."""
@@ -384,7 +404,7 @@ class _Formulation:
         """Whether a pod may use another reservation of the node."""
         name = self.nodes[n].name
         others = (self.reservations[i] for i in self.draft.owned[pod_class])
-        return any(r.node == name and r is not mine for r in others)
+        return any(r.node == name and r.name != mine.name for r in others)
 
 
 def _connected(owned: Sequence[frozenset[int]], classes: Sequence[int]) -> list[list[int]]:

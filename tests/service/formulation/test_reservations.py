@@ -261,6 +261,31 @@ def test_many_reservations_of_other_owners_are_as_many_rooms() -> None:
     assert GPU in scenario.reservations[0].held
 
 
+@pytest.mark.parametrize("restricted", [False, True])
+def test_nobody_gets_what_is_held_beyond_what_a_node_has(restricted: bool) -> None:
+    """Not even an owner, who would leave as much held; and that is proven."""
+    scenario = Scenario("x1=8").hold("held", "x1", 12, "own", restricted=restricted)
+    scenario = scenario.gang("a", Group("own", pods=1, gpus=4)).gang("b", pods=1, gpus=1)
+    scenario.place().expect(placed=())
+
+
+def test_what_is_held_of_all_else_serves_owners_there() -> None:
+    """Two hold more GPUs than there are; of the cores some are held for each, and some are free."""
+    scenario = Scenario("x1=8").node("x1", cpus=10)
+    scenario = scenario.hold("one", "x1", 5, "own").hold("two", "x1", 5, "other")
+    first, second = scenario.reservations
+    held = (
+        replace(first, held={**first.held, CPU: 4000}),
+        replace(second, held={**second.held, CPU: 4000}),
+    )
+    scenario = replace(scenario, reservations=held)
+    own = Group("own", pods=1, cpus=6)
+    scenario = scenario.gang("a", own).gang("b", Group("w", pods=1, cpus=1))
+    scenario = scenario.gang("c", Group("own", pods=1, gpus=4))
+    placed = scenario.place().expect(placed=("a",))
+    assert used(placed) == {"a-own-0": "one"}
+
+
 class TestReasons:
     def why(self, scenario: Scenario) -> Reason:
         return self.all_of(scenario)[0]
