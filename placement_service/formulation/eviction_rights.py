@@ -238,13 +238,6 @@ class EvictionRights:
             pod_amount(self._policy, s.template, r, self._memory) for s in sets for r in over
         )
 
-    def serves_everybody(self, gang: PodGang) -> bool:
-        """Whether every gang that may gain may use the room of this one."""
-        victim = self.victim(gang)
-        return not self.in_turn and all(
-            self.kind(winner, victim) is not None for winner in self._winners
-        )
-
     def keeps_its_minimum(self, gang: PodGang) -> bool:
         """Whether only the extras of a gang may go: no gang may take all of it yet."""
         return self._only_extras_go(self._by_run_time(gang))

@@ -201,8 +201,6 @@ def _able(
             and rights.may_be_disturbed(gang)
             # Without a minimum its last pod may not go before its time, and those before may.
             and (_has_minimum(gang) or not rights.keeps_its_minimum(gang))
-            # Columns of room for some gangs only do not count shares of devices.
-            and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
             and _is_told(gang, nodes, moves=moves)
             and all(
                 p.reservation in taking_back and not p.devices
@@ -310,12 +308,6 @@ def _avoids_others(gang: PodGang) -> bool:
         for group in gang.groups
         for s in group.pod_sets
         if s.bound_pods
-    )
-
-
-def _shares_devices(gang: PodGang) -> bool:
-    return any(
-        s.template.device_share for group in gang.groups for s in group.pod_sets if s.bound_pods
     )
 
 

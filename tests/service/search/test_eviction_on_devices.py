@@ -11,6 +11,7 @@ from placement_service.entities.queues import GPUS, MILLIGPUS, Queue
 from placement_service.entities.request import (
     PODS,
     BoundPod,
+    Pod,
     PodGang,
     PodGroup,
     PodSet,
@@ -19,6 +20,8 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import TierName
+from tests.brute import optimum
+from tests.judged import no_answer_is_false
 from tests.service.boards import board, shared
 from tests.service.evictions import PREEMPT, RECLAIM, REPACK, running, urgent
 from tests.service.questions import GPU, gang, node
@@ -87,6 +90,30 @@ def test_one_share_goes_for_another() -> None:
     result = answer(Snapshot((shared(1000, 1000),), (*halves(9, 9, 9, 0), mine)), PREEMPT)
     assert result.evicted() == ["s3"]
     assert [b.devices for b in result.bindings] == [(1,)]
+
+
+def test_what_shares_leave_is_for_those_alone_who_may_evict_them() -> None:
+    """Both pods of the pair go for the urgent one, and half of their GPU stays empty."""
+    pair = has("pair", "h0", 0, share=HALF)
+    [group] = pair.groups
+    [pod_set] = group.pod_sets
+    twin = BoundPod("namespaces/ml/pods/twin", "nodes/h0", devices=(0,))
+    pods = replace(pod_set, bound_pods=(*pod_set.bound_pods, twin))
+    pair = replace(pair, groups=(PodGroup("w", 2, (pods,)),))
+    others = [has(f"s{i}", "h0", 1, share=HALF, priority=9) for i in range(2)]
+    [asked] = asking(HALF).groups
+    low = PodGang("namespaces/ml/podgangs/low", (replace(asked, pod_sets=(_named("low", asked),)),))
+    mine = replace(asking(HALF), priority=5)
+    question = Snapshot((shared(1000, 1000),), (pair, *others, low, mine))
+    result = answer(question, PREEMPT)
+    assert result.evicted() == ["pair", "pair"]
+    assert [b.gang for b in result.bindings] == [mine.name]
+    no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+def _named(name: str, group: PodGroup) -> PodSet:
+    [pod_set] = group.pod_sets
+    return replace(pod_set, pods=(Pod(f"namespaces/ml/pods/{name}"),))
 
 
 def test_memory_that_stays_leaves_the_compute_of_a_gpu() -> None:
