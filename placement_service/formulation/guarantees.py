@@ -7,11 +7,11 @@ Counted is the queue that a gang names, with what runs in it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from placement_service.entities.queues import GPUS, in_millis
-from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.entities.request import PodGang, PodSet, Policy, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import GangIdx
@@ -43,19 +43,25 @@ def formulate(
     }
     if not left:
         return ()
+    # Many pod sets share a template, which lives as long as the snapshot.
+    known: dict[int, int] = {}
+
+    def gpus(pod_set: PodSet) -> int:
+        template = pod_set.template
+        if id(template) not in known:
+            known[id(template)] = policy.milli_gpus(template)
+        return known[id(template)]
+
     at_home: Counter[int] = Counter()
     for h in homes:
-        template = snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template
-        at_home[h.gang] += h.pods * policy.milli_gpus(template)
+        at_home[h.gang] += h.pods * gpus(snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set])
     by_name = {gang.name: i for i, gang in enumerate(snapshot.gangs)}
     needs: dict[str, dict[GangIdx, int]] = {}
     for index, gang in enumerate(snapshot.gangs):
         if gang.queue not in left:
             continue
         left[gang.queue] -= sum(
-            len(s.bound_pods) * policy.milli_gpus(s.template)
-            for group in gang.groups
-            for s in group.pod_sets
+            len(s.bound_pods) * gpus(s) for group in gang.groups for s in group.pod_sets
         )
         whole, itself = snapshot.gangs[by_name[whole_name(gang.name)]], gang
         if is_anew(gang.name):
@@ -63,7 +69,7 @@ def formulate(
             part = by_name.get(part_name(whole.name))
             itself = whole if part is None or whole.is_pending else snapshot.gangs[part]
         # What runs of a gang that lacks pods of its minimum fills a guarantee in any case.
-        need = 0 if is_part(gang.name) and whole.is_pending else _need(itself, policy)
+        need = 0 if is_part(gang.name) and whole.is_pending else _need(itself, gpus)
         left[gang.queue] -= max(0, at_home[index] - need)
         if gang.is_pending and need:
             needs.setdefault(gang.queue, {})[GangIdx(index)] = need * UNITS
@@ -75,10 +81,9 @@ def formulate(
     )
 
 
-def _need(gang: PodGang, policy: Policy) -> int:
+def _need(gang: PodGang, gpus: Callable[[PodSet], int]) -> int:
     """The least GPUs that the minimum lacks, in thousandths."""
     return sum(
-        group.missing
-        * min((policy.milli_gpus(s.template) for s in group.pod_sets if s.pods), default=0)
+        group.missing * min((gpus(s) for s in group.pod_sets if s.pods), default=0)
         for group in gang.groups
     )
