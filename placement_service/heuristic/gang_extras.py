@@ -7,32 +7,48 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placement_service.formulation.indices import DemandIdx
-from placement_service.formulation.problem import DemandUnits
+from placement_service.formulation.indices import ClassIdx, DemandIdx
+from placement_service.formulation.problem import DemandUnits, Problem
 from placement_service.heuristic.gang_units import GangUnits, OutOfTime
 from placement_service.heuristic.regions import EVERYWHERE, Region
+
+#: What an extra takes: GPUs, then all resources.
+Size = tuple[int, ...]
+
+
+def extra_size(problem: Problem, pod_class: ClassIdx) -> Size:
+    """Smaller for extras of which more find room."""
+    return int(problem.gpus[pod_class]), *problem.request[pod_class].tolist()
 
 
 class GangExtras(GangUnits):
     """Adds to the units in `taken`; all requirements are met by what runs and by them."""
 
-    def run(self) -> None:
-        """Adds as many as fit."""
+    def run(self, *, near: bool = False, largest: Size | None = None) -> None:
+        """Adds as many as fit, of those up to the `largest`, or as fit `near` what is there if some
+        levels are preferred.
+        """
         have = [0] * len(self.gang.demands)
         for (d, _), count in self.taken.items():
             have[d] += count
         for requirement in self.gang.requirements:
             placed = sum(have[d] for d in requirement.demands)
             for d in requirement.demands:
+                if largest is not None and extra_size(self.problem, self._class(d)) > largest:
+                    continue
                 want = min(requirement.pending - placed, self.gang.demands[d].count - have[d])
                 want = min(want, self.residual.queues.most(self.gang, d))
-                for region in self._regions(d) if want > 0 else ():
+                regions = list(self._regions(d)) if want > 0 else []
+                for region in regions[:-1] if near and len(regions) > 1 else regions:
                     done = self._add(d, want, region)
                     want, placed = want - done, placed + done
                     if want <= 0:
                         break
                 if time.monotonic() > self._until:
                     return
+
+    def _class(self, demand: int) -> ClassIdx:
+        return self.gang.demands[demand].pod_class
 
     def _add(self, demand: int, want: int, region: Region) -> int:
         mark = self.mark()
@@ -80,4 +96,4 @@ class GangExtras(GangUnits):
         return Region(inside if region.nodes is None else np.intersect1d(inside, region.nodes))
 
     def _roomiest(self, demand: int, level: int, region: Region) -> int:
-        return int(np.argmax(self.sums(self.gang.demands[demand].pod_class, level, region)))
+        return int(np.argmax(self.sums(self._class(demand), level, region)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -23,7 +24,7 @@ from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.formulation.tiers import admitted
 from placement_service.heuristic.domain_choice import minimum_units
 from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.gang_extras import GangExtras
+from placement_service.heuristic.gang_extras import GangExtras, Size, extra_size
 from placement_service.heuristic.gang_placer import GangPlacer
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.orders import Order
@@ -296,18 +297,46 @@ class Builder:
     def add_extras(
         self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gangs: Iterable[Gang]
     ) -> None:
-        """As many extras as fit, gangs of higher priority first."""
-        able = [g for g in gangs if g.placeable and g.extras]
-        for gang in sorted(able, key=lambda g: (-g.priority, g.index)):
-            here = sum(count for *_, count in plan.get(gang.index, ()))
-            if here >= sum(q.pending for q in gang.requirements):
-                continue
-            if is_placed(gang, plan) and self.base_is_placed(gang, plan):
-                work = GangExtras(self.topology, residual, gang, self.until)
-                work.taken = {(d, n): c for d, n, c in plan.get(gang.index, ())}
-                work.run()
-                if work.taken:
-                    plan[gang.index] = work.units()
+        """As many extras as fit: the smallest first, as each counts the same, and of these gangs
+        of higher priority. Of one size all look for room near their gangs before any goes farther.
+        """
+        turns: defaultdict[Size, list[Gang]] = defaultdict(list)
+        for gang in sorted(gangs, key=lambda g: (-g.priority, g.index)):
+            for size in self._extra_sizes(gang) if gang.placeable else ():
+                turns[size].append(gang)
+        for size in sorted(turns):
+            for near in (True, False):
+                for gang in turns[size]:
+                    self._extend(residual, plan, gang, size, near=near)
+
+    def _extend(
+        self,
+        residual: ResidualCapacity,
+        plan: dict[GangIdx, Units],
+        gang: Gang,
+        largest: Size,
+        *,
+        near: bool,
+    ) -> None:
+        """Add as many extras of a gang as fit; see `GangExtras.run`."""
+        here = sum(count for *_, count in plan.get(gang.index, ()))
+        if here >= sum(q.pending for q in gang.requirements):
+            return
+        if is_placed(gang, plan) and self.base_is_placed(gang, plan):
+            work = GangExtras(self.topology, residual, gang, self.until)
+            work.taken = {(d, n): c for d, n, c in plan.get(gang.index, ())}
+            work.run(near=near, largest=largest)
+            if work.taken:
+                plan[gang.index] = work.units()
+
+    def _extra_sizes(self, gang: Gang) -> set[Size]:
+        """The sizes of its extras."""
+        return {
+            extra_size(self.problem, s)
+            for q in gang.requirements
+            if q.pending > q.missing
+            for s in gang.pod_classes(q)
+        }
 
 
 def _beyond(home: Units, held: Units) -> Units:
