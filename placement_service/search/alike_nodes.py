@@ -13,14 +13,17 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement_service.entities.solution import Assignment, Solution, TierName
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.indices import NO_LEVEL, LevelIdx
+from placement_service.formulation.indices import NO_LEVEL, ClassIdx, LevelIdx
 from placement_service.formulation.plan import from_solution
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.rules.queues import QueueRow
 from placement_service.formulation.tiers.fragmentation import Fragmentation
 
 #: So many different sets of nodes that pods may use are no trouble.
@@ -64,6 +67,8 @@ class AlikeNodes:
             for demand in gang.demands
             for member in demand.members
         }
+        #: Where pods of some classes may be together [N]; many nodes hold the same.
+        self._able: dict[tuple[int, ...], Bools] = {}
         self._levels = [
             None if _is_fixed(strict, g) else frozenset(_levels(g)) for g in strict.gangs
         ]
@@ -75,7 +80,7 @@ class AlikeNodes:
         eligible = self._strict.eligible.copy()
         eligible[:, inside] |= self._opened[:, self._group[inside]]
         eligible.flags.writeable = False
-        return replace(self._strict, eligible=eligible)
+        return _merged(replace(self._strict, eligible=eligible))
 
     def exchanged(self, solution: Solution) -> Solution:
         """An answer to the looser question as one to the strict one, worth the same.
@@ -121,12 +126,13 @@ class AlikeNodes:
         return places.node_of
 
     def _content(self, classes: Collection[int], gangs: Iterable[int]) -> _Content:
-        mine = sorted(classes)
+        mine = tuple(sorted(classes))
+        if mine not in self._able:
+            self._able[mine] = np.all(self._strict.eligible[list(mine)], axis=0)
         levels = [self._levels[g] for g in gangs]
         known = [named for named in levels if named is not None]
         return _Content(
-            np.all(self._strict.eligible[mine], axis=0),
-            frozenset().union(*known) if len(known) == len(levels) else None,
+            self._able[mine], frozenset().union(*known) if len(known) == len(levels) else None
         )
 
 
@@ -202,28 +208,58 @@ def alike_nodes(problem: Problem) -> AlikeNodes | None:
     count = np.array([np.bincount(group[inside & mine], minlength=len(size)) for mine in usable])
     avoided = size - count
     opened = ((avoided > 0) & (avoided <= np.maximum(1, AVOIDED * size)))[set_of]
-    # What needs all nodes of a group, or more than it may use, would be stuck.
-    needs = _needs(problem)[:, None]
-    opened &= (count[set_of] >= needs) | (size < needs)
     fixed = {d.pod_class for g in problem.gangs if _is_fixed(problem, g) for d in g.demands}
     opened[sorted(fixed)] = False
     found = AlikeNodes(problem, room, group, opened)
     return found if _kinds(found.loose) <= LEFT * _kinds(problem) else None
 
 
-def _needs(problem: Problem) -> Ints:
-    """The most units of each class [S] that one domain has to hold, 1 at least."""
-    found = np.ones(problem.class_count, dtype=np.int64)
-    for gang in problem.gangs:
-        for scope in gang.scopes:
-            if scope.required != NO_LEVEL:
-                units: dict[int, int] = {}
-                for d in scope.demands:
-                    demand = gang.demands[d]
-                    units[demand.pod_class] = units.get(demand.pod_class, 0) + demand.count
-                for s, n in units.items():
-                    found[s] = max(found[s], n)
-    return found
+def _merged(problem: Problem) -> Problem:
+    """The question with pod classes as one that nothing tells apart; with rules across nodes, which
+    may, as it is.
+    """
+    if problem.rules:
+        return problem
+    facts: list[NDArray[Any]] = [
+        problem.request,
+        np.packbits(problem.eligible, axis=1),
+        np.column_stack([problem.gpus, problem.pods_without_gpus, problem.special]),
+        *(np.array(row.take)[:, None] for row in problem.queue_rows),
+        *(row.weight[:, None] for row in problem.queue_rows),
+        *(row.excess.weight[:, None] for row in problem.queue_rows if row.excess is not None),
+    ]
+    number: dict[bytes, int] = {}
+    first: list[int] = []
+    of: list[ClassIdx] = []
+    for s in range(problem.class_count):
+        key = b"".join(fact[s].tobytes() for fact in facts)
+        if key not in number:
+            number[key] = len(first)
+            first.append(s)
+        of.append(ClassIdx(number[key]))
+
+    def row_of(row: QueueRow) -> QueueRow:
+        excess = row.excess
+        return replace(
+            row,
+            take=tuple(row.take[s] for s in first),
+            weight=row.weight[first],
+            excess=excess and excess._replace(weight=excess.weight[first]),
+        )
+
+    return replace(
+        problem,
+        request=problem.request[first],
+        eligible=problem.eligible[first],
+        gpus=problem.gpus[first],
+        pods_without_gpus=problem.pods_without_gpus[first],
+        special=problem.special[first],
+        queue_rows=tuple(map(row_of, problem.queue_rows)),
+        gangs=tuple(
+            replace(g, demands=tuple(replace(d, pod_class=of[d.pod_class]) for d in g.demands))
+            for g in problem.gangs
+        ),
+    )
 
 
 def _groups(problem: Problem, usable: Bools) -> tuple[Ints, Ints]:

@@ -10,6 +10,7 @@ import pytest
 from bench.instances import Instance
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.queues import GPUS
 from placement_service.entities.request import (
     HOSTNAME,
     Policy,
@@ -147,13 +148,20 @@ class TestExchange:
         assert final.proven
         assert len(final.assignments) == 1
 
-    def test_what_needs_all_nodes_of_a_group_may_not_use_them_all(self) -> None:
+    def test_who_needs_all_nodes_of_a_group_and_avoids_one_waits(self) -> None:
         scenario = Scenario(RACK).gang("a", Group("w", 3, 8, pack="rack", asks=but("x1")))
         scenario = scenario.gang("b", Group("w", 2, 8, pack="rack", asks=but("x2")))
-        problem = formulate(scenario.snapshot(), POLICY)
-        alike = alike_nodes(problem)
+        scenario.place().expect(placed=("b",), admitted=16)
+
+    def test_pods_that_then_ask_for_the_same_are_of_one_class(self) -> None:
+        scenario = Scenario(RACK).queue("q", limit={GPUS: 20})
+        for name, host in (("a", "x1"), ("b", "x2"), ("c", "x3")):
+            scenario = scenario.gang(name, Group("w", 1, 8, asks=but(host)), queue="q")
+        alike = alike_nodes(formulate(scenario.snapshot(), POLICY))
         assert alike is not None
-        assert alike.loose.eligible.sum(axis=1).tolist() == [2, 3]
+        assert alike.loose.class_count == 1
+        assert [len(row.weight) for row in alike.loose.queue_rows] == [1]
+        scenario.place().expect(admitted=16)
 
 
 def test_few_sorts_of_pods_are_no_trouble() -> None:
