@@ -9,7 +9,7 @@ bounds of a looser question hold. Where gangs name fewer domains, more nodes are
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,6 +34,9 @@ AVOIDED = 0.25
 
 #: The share of the nodes' differences that remains at most, else it is not worth while.
 LEFT = 0.5
+
+#: So many contents change places for one at most; to find out takes longer with more nodes.
+MOST_MOVED = 500
 
 #: In no group.
 ALONE = -1
@@ -156,9 +159,8 @@ class _Places:
             return True
         del self._held[begin]
         comes: dict[int, int] = {}
-        waiting = deque([one])
-        while waiting:
-            mine = waiting.popleft()
+        reached = [one]
+        for mine in reached:
             for node in self._open_to(mine):
                 if node in comes:
                     continue
@@ -166,7 +168,8 @@ class _Places:
                 if node not in self._held:
                     self._shift(node, one, comes)
                     return True
-                waiting.append(self._held[node])
+                if len(reached) < MOST_MOVED:
+                    reached.append(self._held[node])
         self._held[begin] = one
         return False
 

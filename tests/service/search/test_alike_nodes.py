@@ -211,3 +211,13 @@ def test_where_no_try_finds_places_the_question_is_asked_as_it_is(
     assert verify(large, POLICY, name_pods(large, final.assignments)) == ()
     (admitted, *_) = final.tiers
     assert admitted.proven
+
+
+@pytest.mark.usefixtures("always")
+def test_not_too_many_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1", "x3")))
+    scenario = scenario.gang("b", Group("w", 1, 8, asks=but("x1")))
+    scenario = scenario.gang("c", Group("w", 1, 8, asks=but("x2")))
+    monkeypatch.setattr(module, "MOST_MOVED", 1)
+    with pytest.raises(NoPlaces):
+        lies(scenario, a="x1", b="x2", c="x3")
