@@ -26,8 +26,9 @@ from placement_service.judge.verify import verify
 from placement_service.search import alike_nodes as module
 from placement_service.search.alike_nodes import NoPlaces, alike_nodes
 from placement_service.search.engine import prepare, search
+from placement_service.search.parameters import DEFAULTS
 from tests.placed import solve
-from tests.scenario import Group, Scenario
+from tests.scenario import Group, Scenario, spread
 from tests.waiting import LONG
 
 POLICY = Policy(deterministic=True)
@@ -164,6 +165,42 @@ class TestExchange:
         scenario.place().expect(admitted=16)
 
 
+def looser(scenario: Scenario) -> list[list[bool]]:
+    """Which pod classes may use which nodes in the looser question."""
+    alike = alike_nodes(formulate(scenario.snapshot(), POLICY))
+    assert alike is not None
+    found: list[list[bool]] = alike.loose.eligible.tolist()
+    return found
+
+
+@pytest.mark.usefixtures("always")
+def test_gangs_with_previous_nodes_avoid_what_they_avoid() -> None:
+    scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1")), previous=("x2",))
+    scenario = scenario.gang("b", Group("w", 1, 4, asks=but("x2")))
+    assert looser(scenario) == [[False, True, True], [True, True, True]]
+
+
+@pytest.mark.usefixtures("always")
+def test_so_do_pods_under_a_rule_across_nodes_and_no_classes_are_one() -> None:
+    even = (spread("rack", app="a"),)
+    scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8 x4=8")
+    asks = but("x1")
+    group = Group("w", 1, 8, labels={"app": "a"}, spread=even, asks=asks)
+    scenario = scenario.gang("a", group).gang("b", Group("w", 1, 8, asks=but("x2")))
+    scenario = scenario.gang("c", Group("w", 1, 8, asks=but("x3")))
+    assert looser(scenario) == [[False, True, True, True], [True] * 4, [True] * 4]
+
+
+def test_a_node_that_most_pods_avoid_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one with a taint."""
+    monkeypatch.setattr(module, "FEW", 0)
+    monkeypatch.setattr(module, "LEFT", 1.0)
+    scenario = Scenario("r1: x1=8 x2=8 x3=8 x4=8 x5=8")
+    for name, hosts in (("a", ("x1", "x2")), ("b", ("x1", "x3")), ("c", ("x1",)), ("d", ())):
+        scenario = scenario.gang(name, Group("w", 1, 8, asks=but(*hosts) if hosts else {}))
+    assert looser(scenario) == [[False, True, True, True, True], [True] * 5]
+
+
 def test_few_sorts_of_pods_are_no_trouble() -> None:
     scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1")))
     assert alike_nodes(formulate(scenario.snapshot(), POLICY)) is None
@@ -221,3 +258,22 @@ def test_not_too_many_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_MOVED", 1)
     with pytest.raises(NoPlaces):
         lies(scenario, a="x1", b="x2", c="x3")
+
+
+def test_bounds_are_kept_where_a_plan_finds_no_places(
+    large: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_nothing(self: object, solution: Solution) -> Solution:
+        if solution.assignments:
+            raise NoPlaces
+        return solution
+
+    monkeypatch.setattr(module.AlikeNodes, "exchanged", only_nothing)
+    problem = formulate(large, POLICY)
+    start, told = to_solution(problem, {}), list[Solution]()
+    parameters = replace(DEFAULTS, alike_attempts=1)
+    deadline = time.monotonic() + 3
+    search(problem, start, deadline=deadline, report=told.append, parameters=parameters)
+    bounds = [solution.tiers[0].bound or 0.0 for solution in told]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[-1] < bounds[0]

@@ -24,7 +24,7 @@ from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from placement_service.search.block_problem import BlockProblem, broadest_level
-from placement_service.search.block_stage import fill_blocks
+from placement_service.search.block_stage import fill_blocks, told
 from placement_service.search.block_swaps import BlockSwaps
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
@@ -32,6 +32,7 @@ from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.planned import Taste, planned
 from tests.scenario import Scenario
 from tests.service.search.blocks import question
+from tests.waiting import LONG
 
 SMALL = {"blocks": 3, "racks": 6, "gangs": 30}
 
@@ -175,3 +176,12 @@ def test_extras_of_a_gang_in_several_blocks_count_in_its_queue() -> None:
     [part] = found.large
     assert sum(part.parts.values()) == 3
     assert not sum(part.extras.values())
+
+
+def test_racks_of_very_many_pools_are_not_filled() -> None:
+    problem = formulate(Instance("mix", SMALL).snapshot(), Policy())
+    start, none = to_solution(problem, {}), replace(DEFAULTS, block_pools=0)
+    for parameters, able in ((DEFAULTS, True), (none, False)):
+        deadline = time.monotonic() + LONG
+        state = State(problem, start, deadline, lambda solution: None, parameters)
+        assert (told(state) is not None) is able
