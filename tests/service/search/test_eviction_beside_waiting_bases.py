@@ -125,7 +125,7 @@ def test_it_begins_anew_once_its_base_is_made_whole() -> None:
 
 
 def test_a_set_does_not_count_the_domains_of_what_went() -> None:
-    """The base is made whole in its rack, and the other gang does not belong to the set any more."""
+    """The base is made whole in its rack, and the other gang has left the set."""
     first = replace(base("n0"), packing_scopes=(RACK,))
     large = replace(gang("large", pods=1, gpus=8), priority=100)
     question = asked(first, scaled("n1"), large, full=2, free=1, racks="aba")
