@@ -8,17 +8,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from placement_service.formulation.indices import ClassIdx, DemandIdx
-from placement_service.formulation.problem import DemandUnits, Problem
+from placement_service.formulation.problem import CPU_COLUMN, DemandUnits, Problem
 from placement_service.heuristic.gang_units import GangUnits, OutOfTime
 from placement_service.heuristic.regions import EVERYWHERE, Region
 
-#: What an extra takes: GPUs, then all resources.
-Size = tuple[int, ...]
+#: What an extra takes: GPUs, then CPU.
+Size = tuple[int, int]
 
 
 def extra_size(problem: Problem, pod_class: ClassIdx) -> Size:
     """Smaller for extras of which more find room."""
-    return int(problem.gpus[pod_class]), *problem.request[pod_class].tolist()
+    known = CPU_COLUMN in problem.columns
+    cpu = problem.request[pod_class, problem.columns.index(CPU_COLUMN)] if known else 0
+    return int(problem.gpus[pod_class]), int(cpu)
 
 
 class GangExtras(GangUnits):
