@@ -33,7 +33,7 @@ from placement_service.bounds.ways_to_count import (
     ways_to_count,
 )
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.indices import NO_GANG, GangIdx
 from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Scope
 from placement_service.formulation.rules.queues import QueueRow
@@ -183,10 +183,10 @@ class Counting:
         """The pending gangs that fit alone, those that are alike together. Gangs based on others
         are only alike where these are: else it would not show who of them has a base.
         """
-        found: dict[tuple[GangClass, int], list[GangIdx]] = {}
+        found: dict[tuple[GangClass, GangIdx], list[GangIdx]] = {}
         known: dict[object, _Alone | None] = {}
-        number: dict[tuple[GangClass, int], int] = {}
-        class_of: dict[GangIdx, int] = {}
+        #: The first gang that a gang is alike with, by which its class is known.
+        first: dict[GangIdx, GangIdx] = {}
         # Bases come first.
         for gang in sorted(self.problem.pending, key=lambda g: (g.base >= 0, *oldest_first(g))):
             parts = tuple(self.parts(gang, level) for level in self.levels)
@@ -205,9 +205,9 @@ class Counting:
                     alone.beyond,
                     gang.precedence,
                 )
-                kind = key, class_of.get(gang.base, -1)
-                class_of[gang.index] = number.setdefault(kind, len(number))
-                found.setdefault(kind, []).append(gang.index)
+                mine = found.setdefault((key, first.get(gang.base, NO_GANG)), [])
+                mine.append(gang.index)
+                first[gang.index] = mine[0]
         return tuple(replace(key, gangs=tuple(gangs)) for (key, _), gangs in found.items())
 
     def _alone(self, gang: Gang) -> _Alone | None:

@@ -142,7 +142,7 @@ class EvictionRights:
             if not self._may_come(gang, least):
                 continue
             mine = set()
-            for queue in self._from_root(gang.queue):
+            for queue in self.way(gang.queue):
                 left = self._guaranteed(queue) - self._used[queue]
                 if left <= 0 or least > left:
                     continue
@@ -162,7 +162,7 @@ class EvictionRights:
             return False
         if any(group.pending_count < group.missing for group in gang.groups):
             return False
-        for name in self._from_root(gang.queue):
+        for name in self.way(gang.queue):
             limit = in_millis(self._queues[name].limit).get(GPUS, least)
             fixed = self._fixed[name] + least if gang.not_preemptible else 0
             if least > limit or fixed > self._guaranteed(name):
@@ -180,7 +180,7 @@ class EvictionRights:
 
     def lacks(self, queue: str) -> dict[str, int]:
         """By how much a queue and those above it are below what is guaranteed to them."""
-        left = {q: self._guaranteed(q) - self._used[q] for q in self._from_root(queue)}
+        left = {q: self._guaranteed(q) - self._used[q] for q in self.way(queue)}
         return {q: n for q, n in left.items() if n > 0}
 
     def used(self, queue: str) -> int:
@@ -189,7 +189,11 @@ class EvictionRights:
 
     def way(self, queue: str) -> list[str]:
         """A queue and those above it, from the root down."""
-        return self._from_root(queue)
+        path: list[str] = []
+        while queue in self._queues and queue not in path:
+            path.append(queue)
+            queue = self._queues[queue].parent
+        return path[::-1]
 
     def says_the_same(self, other: EvictionRights) -> bool:
         """Whether the same gangs may reclaim for the same queues."""
@@ -297,20 +301,13 @@ class EvictionRights:
         """The first two queues that differ on the ways down, where the policy compares any."""
         if self._policy.eviction is not EvictionPolicy.RECLAIM or not (mine and theirs):
             return None
-        for pair in map(_Pair, self._from_root(mine), self._from_root(theirs)):
+        for pair in map(_Pair, self.way(mine), self.way(theirs)):
             if pair.mine != pair.theirs:
                 return pair
         return None
 
     def _guaranteed(self, queue: str) -> int:
         return in_millis(self._queues[queue].guaranteed).get(GPUS, 0)
-
-    def _from_root(self, name: str) -> list[str]:
-        path: list[str] = []
-        while name in self._queues and name not in path:
-            path.append(name)
-            name = self._queues[name].parent
-        return path[::-1]
 
     def _gpus_by_queue(self, snapshot: Snapshot, *, fixed: bool = False) -> Counter[str]:
         """GPUs that run in each queue and below it, in thousandths; with `fixed` only those of
@@ -320,7 +317,7 @@ class EvictionRights:
         if not snapshot.queues:
             return used
         for queue in snapshot.queues:
-            for name in self._from_root(queue.name):
+            for name in self.way(queue.name):
                 own = queue.used_not_preemptible if fixed else queue.used
                 used[name] += in_millis(own).get(GPUS, 0)
         for gang in snapshot.gangs:
@@ -328,7 +325,7 @@ class EvictionRights:
                 continue
             sets = [s for group in gang.groups for s in group.pod_sets if s.bound_pods]
             gpus = sum(self.gpus(s.template) * len(s.bound_pods) for s in sets)
-            for name in self._from_root(gang.queue) if gpus else ():
+            for name in self.way(gang.queue) if gpus else ():
                 used[name] += gpus
         return used
 

@@ -58,13 +58,9 @@ def formulate(
         # is where the gang moves. That leaves plans out, but no bound.
         only_stays = prepared.only_stays | prepared.tied
         strict = replace(prepared, only_stays=only_stays, relaxed=None, exact=False)
-        relaxation = formulate(
-            request, policy, loose, repeated=repeated, loose_reservations=loose_reservations
-        )
+        relaxation = formulate(request, policy, loose, repeated=repeated)
         return replace(
-            formulate(
-                request, policy, strict, repeated=repeated, loose_reservations=loose_reservations
-            ),
+            formulate(request, policy, strict, repeated=repeated),
             relaxation=relaxation.relaxation or relaxation,
         )
     snapshot = prepared.snapshot

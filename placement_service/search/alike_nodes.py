@@ -10,21 +10,20 @@ bounds of a looser question hold. Where gangs name fewer domains, more nodes are
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placement_service.entities.solution import Assignment, Solution, TierName
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.indices import NO_LEVEL, ClassIdx, LevelIdx
+from placement_service.formulation.indices import NO_LEVEL, LevelIdx
+from placement_service.formulation.merged_classes import merged
 from placement_service.formulation.plan import from_solution
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.rules.queues import QueueRow
 from placement_service.formulation.tiers.fragmentation import Fragmentation
+from placement_service.search.node_places import ALONE, Content, Places
 
 #: So many different sets of nodes that pods may use are no trouble.
 FEW = 16
@@ -35,25 +34,9 @@ AVOIDED = 0.25
 #: The share of the nodes' differences that remains at most, else it is not worth while.
 LEFT = 0.5
 
-#: So many contents change places for one at most; to find out takes longer with more nodes.
-MOST_MOVED = 500
-
-#: In no group.
-ALONE = -1
-
 
 class NoPlaces(Exception):
     """The nodes of a group cannot hold what lies there, whatever changes places."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Content:
-    """What lies together on a node: where it may be [N], and the levels of which it keeps the
-    domain, None where it has to stay.
-    """
-
-    able: Bools
-    levels: frozenset[LevelIdx] | None
 
 
 class AlikeNodes:
@@ -83,7 +66,7 @@ class AlikeNodes:
         eligible = self._strict.eligible.copy()
         eligible[:, inside] |= self._opened[:, self._group[inside]]
         eligible.flags.writeable = False
-        return _merged(replace(self._strict, eligible=eligible))
+        return merged(replace(self._strict, eligible=eligible))
 
     def exchanged(self, solution: Solution) -> Solution:
         """An answer to the looser question as one to the strict one, worth the same.
@@ -114,7 +97,7 @@ class AlikeNodes:
         for a in assignments:
             classes[a.node].add(self._class_of[a.gang, a.group, a.pod_set])
             gangs[a.node].add(a.gang)
-        places = _Places(
+        places = Places(
             self._strict,
             self._room,
             self._group,
@@ -128,69 +111,15 @@ class AlikeNodes:
             raise NoPlaces
         return places.node_of
 
-    def _content(self, classes: Collection[int], gangs: Iterable[int]) -> _Content:
+    def _content(self, classes: Collection[int], gangs: Iterable[int]) -> Content:
         mine = tuple(sorted(classes))
         if mine not in self._able:
             self._able[mine] = np.all(self._strict.eligible[list(mine)], axis=0)
         levels = [self._levels[g] for g in gangs]
         known = [named for named in levels if named is not None]
-        return _Content(
+        return Content(
             self._able[mine], frozenset().union(*known) if len(known) == len(levels) else None
         )
-
-
-class _Places:
-    """Which node has which content; each is named by the node where it was at first."""
-
-    def __init__(
-        self, problem: Problem, room: Ints, group: Ints, contents: Mapping[int, _Content]
-    ) -> None:
-        self._problem, self._room, self._group = problem, room, group
-        self._contents = contents
-        self.node_of = {one: one for one in contents}
-        self._held = dict(self.node_of)
-
-    def settle(self, one: int) -> bool:
-        """Whether it is where it may be, perhaps now that others have changed places. Augmenting
-        paths.
-        """
-        begin = self.node_of[one]
-        if self._contents[one].able[begin]:
-            return True
-        del self._held[begin]
-        comes: dict[int, int] = {}
-        reached = [one]
-        for mine in reached:
-            for node in self._open_to(mine):
-                if node in comes:
-                    continue
-                comes[node] = mine
-                if node not in self._held:
-                    self._shift(node, one, comes)
-                    return True
-                if len(reached) < MOST_MOVED:
-                    reached.append(self._held[node])
-        self._held[begin] = one
-        return False
-
-    def _open_to(self, one: int) -> Iterator[int]:
-        """Nodes to which a content may go, if what is there makes room."""
-        mine, at = self._contents[one], self.node_of[one]
-        if mine.levels is None or self._group[at] == ALONE:
-            return
-        alike: Bools = mine.able & (self._room == self._room[at]) & (self._group != ALONE)
-        for level in mine.levels:
-            place_of = self._problem.levels[level].place_of
-            alike &= place_of == place_of[at]
-        yield from np.flatnonzero(alike).tolist()
-
-    def _shift(self, node: int, first: int, comes: Mapping[int, int]) -> None:
-        """Along the way to an empty node each content goes one step further."""
-        while True:
-            one = self._held[node] = comes[node]
-            self.node_of[one], node = node, self.node_of[one]
-            if one == first:
-                return
 
 
 def alike_nodes(problem: Problem) -> AlikeNodes | None:
@@ -215,54 +144,6 @@ def alike_nodes(problem: Problem) -> AlikeNodes | None:
     opened[sorted(fixed)] = False
     found = AlikeNodes(problem, room, group, opened)
     return found if _kinds(found.loose) <= LEFT * _kinds(problem) else None
-
-
-def _merged(problem: Problem) -> Problem:
-    """The question with pod classes as one that nothing tells apart; with rules across nodes, which
-    may, as it is.
-    """
-    if problem.rules:
-        return problem
-    facts: list[NDArray[Any]] = [
-        problem.request,
-        np.packbits(problem.eligible, axis=1),
-        np.column_stack([problem.gpus, problem.pods_without_gpus, problem.special]),
-        *(np.array(row.take)[:, None] for row in problem.queue_rows),
-        *(row.weight[:, None] for row in problem.queue_rows),
-        *(row.excess.weight[:, None] for row in problem.queue_rows if row.excess is not None),
-    ]
-    number: dict[bytes, int] = {}
-    first: list[int] = []
-    of: list[ClassIdx] = []
-    for s in range(problem.class_count):
-        key = b"".join(fact[s].tobytes() for fact in facts)
-        if key not in number:
-            number[key] = len(first)
-            first.append(s)
-        of.append(ClassIdx(number[key]))
-
-    def row_of(row: QueueRow) -> QueueRow:
-        excess = row.excess
-        return replace(
-            row,
-            take=tuple(row.take[s] for s in first),
-            weight=row.weight[first],
-            excess=excess and excess._replace(weight=excess.weight[first]),
-        )
-
-    return replace(
-        problem,
-        request=problem.request[first],
-        eligible=problem.eligible[first],
-        gpus=problem.gpus[first],
-        pods_without_gpus=problem.pods_without_gpus[first],
-        special=problem.special[first],
-        queue_rows=tuple(map(row_of, problem.queue_rows)),
-        gangs=tuple(
-            replace(g, demands=tuple(replace(d, pod_class=of[d.pod_class]) for d in g.demands))
-            for g in problem.gangs
-        ),
-    )
 
 
 def _groups(problem: Problem, usable: Bools) -> tuple[Ints, Ints]:

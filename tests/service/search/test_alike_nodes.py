@@ -24,6 +24,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from placement_service.search import alike_nodes as module
+from placement_service.search import node_places
 from placement_service.search.alike_nodes import NoPlaces, alike_nodes
 from placement_service.search.engine import prepare, search
 from placement_service.search.parameters import DEFAULTS
@@ -255,7 +256,7 @@ def test_not_too_many_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1", "x3")))
     scenario = scenario.gang("b", Group("w", 1, 8, asks=but("x1")))
     scenario = scenario.gang("c", Group("w", 1, 8, asks=but("x2")))
-    monkeypatch.setattr(module, "MOST_MOVED", 1)
+    monkeypatch.setattr(node_places, "MOST_MOVED", 1)
     with pytest.raises(NoPlaces):
         lies(scenario, a="x1", b="x2", c="x3")
 
