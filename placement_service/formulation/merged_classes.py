@@ -24,7 +24,6 @@ def merged(problem: Problem) -> Problem:
         np.packbits(problem.eligible, axis=1),
         np.column_stack([problem.gpus, problem.pods_without_gpus, problem.special]),
         *(np.array(row.take)[:, None] for row in problem.queue_rows),
-        *(row.weight[:, None] for row in problem.queue_rows),
         *(row.excess.weight[:, None] for row in problem.queue_rows if row.excess is not None),
     ]
     number: dict[bytes, int] = {}

@@ -94,3 +94,15 @@ def test_units_of_a_gang_come_and_go_as_if_one_by_one() -> None:
         np.testing.assert_array_equal(at_once.free, before)
         at_once.undo(mark)
         np.testing.assert_array_equal(at_once.free, before)
+
+
+def test_nodes_that_are_closed_to_a_gang_hold_nothing_of_it() -> None:
+    closed = Node("nodes/shut", allocatable={"a": 9, PODS: 9}, unschedulable=True)
+    nodes = (closed, Node("nodes/open", allocatable={"a": 9, PODS: 9}))
+    pods = PodSet(PodTemplate({"a": 1, PODS: 1}), (Pod("namespaces/ml/pods/p"),))
+    gang = PodGang("namespaces/ml/podgangs/g", (PodGroup("w", 1, (pods,)),))
+    problem = formulate(Snapshot(nodes, (gang,)), Policy())
+    residual, mine = ResidualCapacity(problem), problem.gangs[0]
+    on = [(UnitsOnNode(DemandIdx(0), NodeIdx(n), 1),) for n in range(2)]
+    assert [residual.fits(mine, units) for units in on] == [False, True]
+    assert residual.which_fit([(mine, units) for units in on]) == [False, True]

@@ -219,3 +219,13 @@ def test_a_gang_stays_though_its_base_without_a_minimum_goes(parameters: SearchP
     result = answer(question, PREEMPT, parameters)
     assert (result.evicted(), result.solution.proven) == (["old"], True)
     assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT, parameters)
+
+
+def test_who_is_based_on_a_gang_without_a_minimum_needs_none_of_its_pods() -> None:
+    base = running("base", "n0", gpus=8, minimum=0)
+    follower = replace(gang("follower", pods=1, gpus=8), base_gang=base.name)
+    asked = Snapshot((node("n0", used=8), node("n1")), (base, follower, urgent()))
+    result = answer(asked, PREEMPT)
+    assert result.evicted() == ["base"]
+    assert sorted(bound(result)) == ["follower", "urgent"]
+    assert result.solution.proven
