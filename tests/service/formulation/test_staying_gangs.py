@@ -26,6 +26,8 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.reservations import Reservation, ReservationSelector
 from placement_service.entities.selectors import LabelSelector
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.plan import is_placed
 from placement_service.formulation.running_gangs import open_running_gangs
 from tests.service.evictions import PREEMPT, REPACK, cluster, opened, running, urgent
 from tests.service.questions import GPU, gang, node
@@ -241,3 +243,12 @@ def test_only_a_gang_that_waits_for_more_and_breaks_its_levels_by_where_it_runs_
     whole = and_waiting(replace(OLD, packing_scopes=scope(required_level="rack")))
     asks = asking(OLD, same_pcie_nics=1)
     assert not open_running_gangs(asked(whole, asks), REPACK).mends
+
+
+def test_a_gang_without_a_minimum_counts_as_placed_though_all_of_it_goes() -> None:
+    gangs = (running("none", "n0", minimum=0), running("one", "n0", minimum=1))
+    problem = formulate(cluster(*gangs, urgent()), PREEMPT)
+    none, one = problem.gangs[:2]
+    assert none.home
+    assert is_placed(none, {})
+    assert not is_placed(one, {})
