@@ -32,7 +32,10 @@ def assign_blocks(state: State) -> bool:
 def assign(mine: BlockProblem) -> bool:
     """The same for a problem as blocks."""
     state, p = mine.state, mine.parameters
-    if mine.blocks.mixed and _loose_share(mine) < p.assign_loose_share:
+    least = p.assign_loose_share_unlike if mine.blocks.mixed else p.assign_loose_share
+    if _loose_share(mine) < least:
+        # Parts that fill racks together are rarely where a guess has their gangs: placing them one
+        # after another and exchanging them finds more.
         return False
     guess = BlockGuess(mine)
     found = _first(state, guess)
@@ -65,7 +68,7 @@ def assign(mine: BlockProblem) -> bool:
 
 def _loose_share(mine: BlockProblem) -> float:
     """The share of all whole nodes that no part which needs a rack takes. The fewer these are, the
-    more exactly parts have to fit into racks that are all unlike.
+    more exactly parts have to fit into racks.
     """
     bound = sum(
         n * times * kind.size

@@ -149,8 +149,9 @@ class SearchParameters:
     assign_attempts: int = 6
     #: The share of the time that guesses may take.
     assign_share: float = 0.5
-    #: Where nodes of one rack are unlike, the least share of all nodes that no rack binds.
-    assign_loose_share: float = 0.15
+    #: The least share of all nodes that no rack binds, and where nodes of one rack are unlike.
+    assign_loose_share: float = 0.05
+    assign_loose_share_unlike: float = 0.15
     assign_rounds: int = 6
     assign_torn_rounds: int = 8
     assign_torn: int = 6
