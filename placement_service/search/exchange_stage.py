@@ -25,18 +25,19 @@ def exchange_parts(state: State) -> None:
         if movable.usable:
             state.phase = "exchange"
             writing = WRITING * (time.monotonic() - begin)
-            for temperature in state.parameters.exchange_temperatures:
-                _exchange(state, movable, temperature, writing)
+            for hot, cold in state.parameters.exchange_temperatures:
+                _exchange(state, movable, hot, cold, writing)
         state.exchanged = state.plan
 
 
-def _exchange(state: State, movable: MovableParts, temperature: float, writing: float) -> None:
-    """Exchanges as long as it helps; `writing` are seconds to keep for the last plan.
+def _exchange(state: State, movable: MovableParts, hot: float, cold: float, writing: float) -> None:
+    """Exchanges as long as it helps, from a hot temperature down to a cold one; `writing` are
+    seconds to keep for the last plan.
 
     Parts then lie in the racks where they were best.
     """
     p = state.parameters
-    exchange = PartExchange(movable, seed=p.seed, temperature=temperature)
+    exchange = PartExchange(movable, seed=p.seed, temperature=hot)
     begin = exchange.best
     parts = len(movable.parts)
     end = steps_without_success(p, parts, begin, begin) if begin else 0
@@ -47,6 +48,8 @@ def _exchange(state: State, movable: MovableParts, temperature: float, writing: 
         if exchange.run(p.exchange_steps_at_once):
             end = steps + steps_without_success(p, parts, begin, exchange.best)
         steps += p.exchange_steps_at_once
+        cooled = min(1.0, steps / p.exchange_cooling_steps)
+        exchange.temperature = hot + (cold - hot) * cooled
         late = steps >= taken + p.exchange_plan_steps
         # On a busy machine so many steps may take longer than there is time.
         late = late or (timed and time.monotonic() - told > p.exchange_plan_seconds)

@@ -184,8 +184,10 @@ class SearchParameters:
     block_newcomers: int = 120
 
     #: Exchanging parts between racks: how readily it takes a plan that uses more blocks, at first
-    #: and then again; the more single nodes move, the colder it has to be.
-    exchange_temperatures: tuple[float, ...] = (0.3, 0.1)
+    #: and then again, each at its begin and after so many steps; the more single nodes move, the
+    #: colder it has to be.
+    exchange_temperatures: tuple[tuple[float, float], ...] = ((0.4, 0.25), (0.1, 0.1))
+    exchange_cooling_steps: int = 400_000
     #: Steps without success, and so many more for the square of the share of the cost that is gone,
     #: which counts as this at least.
     exchange_least_steps: int = 20_000

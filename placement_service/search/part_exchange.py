@@ -32,13 +32,14 @@ GENEROUS = 0.3
 class PartExchange:
     """Moves parts between racks; `cost` is how many blocks owners use beyond their first.
 
-    `best` is the least cost so far, and `found` are the racks of all parts there.
+    `best` is the least cost so far, and `found` are the racks of all parts there. The higher the
+    `temperature`, the more readily a step is taken that uses more blocks.
     """
 
     def __init__(self, movable: MovableParts, *, seed: int, temperature: float) -> None:
         self.movable = movable
         self._luck = random.Random(seed).random
-        self._temperature = temperature
+        self.temperature = temperature
         racks = movable.racks
         self._block = {at: rack.block for at, rack in racks.items()}
         self._inside: dict[int, list[MovablePart]] = {at: [] for at in racks}
@@ -161,7 +162,7 @@ class PartExchange:
             return False
         one, other = self._block[here], self._block[there]
         change = self._count(coming, one, other) + self._count(back, other, one)
-        if change > 0 and self._luck() >= math.exp(-change / self._temperature):
+        if change > 0 and self._luck() >= math.exp(-change / self.temperature):
             self._count(coming, other, one)
             self._count(back, one, other)
             return False

@@ -81,7 +81,7 @@ def test_parts_of_unlike_nodes_come_closer_with_their_small_pods() -> None:
 def test_single_nodes_come_together_where_it_is_colder() -> None:
     """Of many parts some always leave, the more the warmer it is."""
     left = []
-    for temperatures in ((0.3,), (0.3, 0.1)):
+    for temperatures in (((0.3, 0.3),), ((0.3, 0.3), (0.1, 0.1))):
         state = begun(Instance("sets", {}, 2).snapshot())
         decode(state, first=False)
         assert state.packs
