@@ -4,13 +4,15 @@ The solver process would wait for it, and what comes first needs none: counting,
 gangs at once. So both are made meanwhile, and when the first answer comes the search goes on from
 there (`State.follow`). Where other things come first, or a clock must decide nothing, only
 counting is done; where many running gangs may give way, only prices of their room are found. Where
-the first answer is there when counting ends, blocks are left to the search, which can report them.
+the first answer is there when counting ends, blocks are left to the search, which reports each
+plan. Where it comes while blocks are sought, what was counted is reported at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from placement_service.entities.solution import Solution
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
 from placement_service.search import groundwork
@@ -18,8 +20,16 @@ from placement_service.search.alike_nodes import alike_nodes
 from placement_service.search.assign_stage import assign
 from placement_service.search.block_stage import told
 from placement_service.search.groundwork import Ahead, Groundwork
-from placement_service.search.incumbent import State, never
+from placement_service.search.incumbent import Report, State, never
 from placement_service.search.master_stage import count
+
+
+def nobody() -> None:
+    """There is no first answer as long as blocks are sought."""
+
+
+def ignore(solution: Solution) -> None:
+    """Nobody hears of it."""
 
 
 def prepare(
@@ -27,19 +37,20 @@ def prepare(
     *,
     deadline: float,
     until: Callable[[], bool] = never,
-    asked: Callable[[], bool] = never,
+    asked: Callable[[], Solution | None] = nobody,
+    report: Report = ignore,
 ) -> Groundwork:
     """What the search of a problem finds by itself, of which every plan will be told later.
 
-    It ends early, with less of it, when `until` says so. `asked` says that the search is waited
-    for.
+    It ends early, with less of it, when `until` says so. `asked` gives the first answer once it is
+    there; from then on the search is waited for, and hears what is reported.
     """
     alike = alike_nodes(problem)
     problem = problem if alike is None else alike.loose
     ground = groundwork.prepare(problem, deadline=deadline, until=until)
     ground.alike = alike
-    if ground.counted is not None and _begins_with_blocks(problem) and not asked():
-        ground.ahead = _begun(ground, deadline, until)
+    if ground.counted is not None and _begins_with_blocks(problem) and asked() is None:
+        ground.ahead = _begun(ground, deadline, until, asked, report)
     return ground
 
 
@@ -49,9 +60,29 @@ def _begins_with_blocks(problem: Problem) -> bool:
     return not (policy.deterministic or policy.tolerances or any(g.home for g in problem.gangs))
 
 
-def _begun(ground: Groundwork, deadline: float, until: Callable[[], bool]) -> Ahead | None:
-    nothing = to_solution(ground.problem, {})
-    state = State(ground.problem, nothing, deadline, None, ground.parameters, ground, until=until)
+def _begun(
+    ground: Groundwork,
+    deadline: float,
+    until: Callable[[], bool],
+    asked: Callable[[], Solution | None],
+    report: Report,
+) -> Ahead | None:
+    problem, parameters = ground.problem, ground.parameters
+    heard = False
+
+    def over() -> bool:
+        # It is asked all the time.
+        nonlocal heard
+        start = None if heard else asked()
+        if start is not None:
+            heard = True
+            # What lies where its pods may be need not be exchanged, also where nodes are alike.
+            first = State(problem, start, deadline, report, parameters, ground)
+            first.learn_all(state.bounds)
+        return until()
+
+    nothing = to_solution(problem, {})
+    state = State(problem, nothing, deadline, None, parameters, ground, until=over)
     count(state)
     mine = told(state, most_nodes=state.parameters.assign_nodes)
     if mine is None or mine.leaves_out:

@@ -18,11 +18,12 @@ make the service break a rule.
 Its module may also have
 
     def prepare(problem: Problem, *, deadline: float, until: Callable[[], bool],
-                asked: Callable[[], bool]) -> object: ...
+                asked: Callable[[], Solution | None],
+                report: Callable[[Solution], None]) -> object: ...
 
 which is called while the first answer is still made. What it returns is given to the engine as
-`prepared`. When `until` says so, nobody will ask for it: then it should return soon. When `asked`
-says so, the first answer is there, and the engine is waited for.
+`prepared`. When `until` says so, nobody will ask for it: then it should return soon. Once `asked`
+gives the first answer, the engine is waited for, and what is better may be reported.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class Prepare(Protocol):
         *,
         deadline: float,
         until: Callable[[], bool],
-        asked: Callable[[], bool],
+        asked: Callable[[], Solution | None],
+        report: Callable[[Solution], None],
     ) -> object: ...
 
 
@@ -148,8 +150,8 @@ def main(arguments: list[str] | None = None) -> None:
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER)
     while True:
-        work.do(inbox.jobs.get())
-        if inbox.jobs.empty() and gc.get_count()[0] > COLLECT_BETWEEN:
+        work.do(inbox.next())
+        if inbox.waiting() is None and gc.get_count()[0] > COLLECT_BETWEEN:
             gc.collect()
 
 
@@ -167,7 +169,8 @@ class _Inbox:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.jobs: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
+        self._waiting: _Sent | None = None
         #: The number of the last message that was taken back.
         self.dropped = 0
 
@@ -183,13 +186,25 @@ class _Inbox:
                     continue
                 number += 1
                 deadline = time.monotonic() + head.seconds
-                self.jobs.put(_Sent(payload, head.kind, number, deadline))
+                self._jobs.put(_Sent(payload, head.kind, number, deadline))
         except (EOFError, OSError):
             os._exit(0)
         except BaseException:
             # Without this thread nothing is heard any more.
             traceback.print_exc()
             os._exit(1)
+
+    def waiting(self) -> _Sent | None:
+        """What comes next, if it is there."""
+        if self._waiting is None:
+            with contextlib.suppress(queue.Empty):
+                self._waiting = self._jobs.get_nowait()
+        return self._waiting
+
+    def next(self) -> _Sent:
+        """Takes what comes next, and waits for it."""
+        sent, self._waiting = self._waiting or self._jobs.get(), None
+        return sent
 
 
 class _Work:
@@ -208,9 +223,11 @@ class _Work:
         _forget_peak_memory()
         if sent.kind is Kind.EXPECTED:
             self._coming, self._prepared = None, {}
-            # What fails here fails again in the search, which says so.
-            with contextlib.suppress(Exception):
+            try:
                 self._expect(sent)
+            except Exception:
+                # The search goes without.
+                traceback.print_exc()
         else:
             _send(self._connection, self._answer(sent))
 
@@ -229,13 +246,24 @@ class _Work:
         def until() -> bool:
             return self._inbox.dropped >= sent.number
 
-        def asked() -> bool:
-            return not self._inbox.jobs.empty()
+        def asked() -> Solution | None:
+            search = self._inbox.waiting()
+            # A process for which a search is expected is asked nothing else.
+            return None if search is None else cast("Job", pickle.loads(search.payload)).start
 
         self._coming = pickle.loads(sent.payload)
         if self._prepare is not None and not until():
-            found = self._prepare(self._coming, deadline=sent.deadline, until=until, asked=asked)
+            found = self._prepare(
+                self._coming,
+                deadline=sent.deadline,
+                until=until,
+                asked=asked,
+                report=self._report,
+            )
             self._prepared = {"prepared": found}
+
+    def _report(self, solution: Solution) -> None:
+        _send(self._connection, Better(solution, _peak_memory()))
 
     def _search(self, job: Job, deadline: float) -> Solution:
         problem = job.problem or self._coming
@@ -244,14 +272,13 @@ class _Work:
         if problem is None:
             raise ValueError("the problem that was expected could not be read")
 
-        def report(solution: Solution) -> None:
-            _send(self._connection, Better(solution, _peak_memory()))
-
         def took(passed: Passed) -> None:
             _send(self._connection, passed)
 
         with told(took):
-            return self._engine(problem, job.start, deadline=deadline, report=report, **prepared)
+            return self._engine(
+                problem, job.start, deadline=deadline, report=self._report, **prepared
+            )
 
 
 def _send(connection: Connection, message: Message) -> None:

@@ -17,12 +17,21 @@ ENDLESS_NODES: Final = 4
 
 
 def prepare(
-    problem: Problem, *, deadline: float, until: Callable[[], bool], asked: Callable[[], bool]
+    problem: Problem,
+    *,
+    deadline: float,
+    until: Callable[[], bool],
+    asked: Callable[[], Solution | None],
+    report: Callable[[Solution], None],
 ) -> str:
     if problem.node_count == UNLUCKY_NODES:
         raise ZeroDivisionError("a defect of what prepares")
-    while problem.node_count == ENDLESS_NODES and not (until() or asked()):
+    start = None
+    while problem.node_count == ENDLESS_NODES and start is None and not until():
         time.sleep(0.01)
+        start = asked()
+    if start is not None:
+        report(replace(start, phase="told"))
     return f"prepared {problem.node_count} nodes"
 
 

@@ -75,9 +75,26 @@ def test_it_does_not_begin_where_that_may_change_the_answer(policy: Policy) -> N
 def test_it_leaves_blocks_to_a_search_that_is_waited_for() -> None:
     """A search reports its plans, which matters where blocks take long."""
     late = time.monotonic() + LONG
-    ground = prepare(full(), deadline=late, asked=lambda: True)
+    problem = full()
+    start = first_answer(problem)
+    ground = prepare(problem, deadline=late, asked=lambda: start)
     assert ground.counted is not None
     assert ground.ahead is None
+
+
+def test_what_was_counted_is_reported_when_the_first_answer_comes_while_blocks_are_sought() -> None:
+    problem = full()
+    start = first_answer(problem)
+    answers = iter([None])
+    told: list[Solution] = []
+    late = time.monotonic() + LONG
+    ground = prepare(problem, deadline=late, asked=lambda: next(answers, start), report=told.append)
+    assert ground.ahead is not None
+    (solution,) = told
+    assert solution.assignments == start.assignments
+    bounds = [tier.bound for tier in solution.tiers if tier.bound is not None]
+    counted = [tier.bound for tier in start.tiers if tier.bound is not None]
+    assert bounds[0] < counted[0]
 
 
 def test_it_does_not_begin_where_blocks_leave_gangs_out() -> None:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from placement_service.entities.request import Policy
-from placement_service.entities.solution import Limit
+from placement_service.entities.solution import Limit, Solution
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
@@ -49,8 +49,12 @@ def test_what_prepares_knows_when_the_search_is_waited_for() -> None:
     problem = problem_of(ENDLESS_NODES)
     with pool_with(PREPARING) as pool:
         assert pool.wait_until_ready(LONG)
+        told: list[Solution] = []
         with pool.expecting(problem, deadline=late()):
-            assert phase(pool, problem) == "prepared 4 nodes, asked 4"
+            found = search(pool, problem, first_answer(problem), reported=told)
+        assert found.solution.phase == "prepared 4 nodes, asked 4"
+        # It may say what it knows before the search begins.
+        assert [solution.phase for solution in told] == ["told"]
 
 
 def test_a_problem_that_is_not_searched_leaves_nothing_behind() -> None:
