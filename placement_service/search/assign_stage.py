@@ -109,12 +109,12 @@ def _first(state: State, guess: BlockGuess) -> Guess | None:
     no block can hold, then which others are torn, and both together.
     """
     found, level = guess.strict(1), guess.mine.blocks.level
-    places = None if found else wide_places(state, level)
+    places = None if found or guess.is_over() else wide_places(state, level)
     if places is not None:
         found = _with_wide_places(guess.mine, places)
     # What others are torn mostly depends on where those lie that no block can hold.
     for wide in (False, True) if places is None else (True, False):
-        torn = None if found else least_torn(state, level, wide=wide)
+        torn = None if found or guess.is_over() else least_torn(state, level, wide=wide)
         if torn is None and not wide:
             break
         if torn is not None and (torn.gangs or torn.places):

@@ -130,7 +130,7 @@ class BlockGuess:
     def strict(self, tries: int) -> Guess | None:
         """Blocks for all gangs but those that are torn in any case; None where some find none."""
         for _ in range(tries):
-            if self._is_over():
+            if self.is_over():
                 break
             found = self._guess(*self._begin(), strict=True, more=0)
             if found is not None:
@@ -196,7 +196,7 @@ class BlockGuess:
         times = more = 0
         begin, self._failed = int(self._failed), False
         for i in range(begin, rounds):
-            if self._is_over():
+            if self.is_over():
                 break
             strict = not i % 2
             found = self._guess(gangs, torn, strict=strict, more=i // p.assign_torn_more + more)
@@ -218,7 +218,8 @@ class BlockGuess:
                 break
         return best
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether all time or all steps for guesses are used up."""
         return self.mine.state.left <= self._kept or self._steps > self.parameters.assign_all_steps
 
     def _item(self, i: int) -> Item:
@@ -337,8 +338,8 @@ class BlockGuess:
         nearest: Ints | None = None
         fewest = len(self.mine.blocks.order) + 1
         for _ in range(p.assign_strict_corrections if strict else p.assign_corrections):
-            search.run(steps, in_vain=longer * p.assign_in_vain, until=self._is_over)
-            if self._is_over():
+            search.run(steps, in_vain=longer * p.assign_in_vain, until=self.is_over)
+            if self.is_over():
                 break
             if not strict:
                 search.relieve(tearable)
