@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx, DemandIdx
 from placement_service.formulation.problem import DemandUnits
 from placement_service.formulation.scope_tree import Part
-from placement_service.heuristic.domain_choice import DomainChoice
+from placement_service.heuristic.domain_choice import DemandOf, DomainChoice
 from placement_service.heuristic.regions import Region
 
 
@@ -74,13 +75,23 @@ def most(gang: DomainChoice, alike: Alike, region: Region, count: int) -> Sequen
     if not len(able):
         return ()
     domains = able if own is None else own[able]
-    order = np.lexsort((room[able], gang.topology.least_demand_rank(pod_class, level)[domains]))
-    filled = parts[able[order]].cumsum()
-    last = int(filled.searchsorted(count)) + 1
-    times = parts[able[order[:last]]]
-    if last <= len(filled):
-        times[-1] -= filled[last - 1] - count
-    return list(map(PartsIn, domains[order[:last]].tolist(), times.tolist()))
+    room, parts = room[able], parts[able]
+    inside = gang.own_room(pod_class, level, region)
+    held = None if inside is None else inside[domains]
+    order = gang.best_first(DemandOf(pod_class, units), level, domains, room, held)
+    times = np.zeros(len(order), dtype=np.int64)
+    if held is not None:
+        # As one by one: nodes that others want come after all that they do not.
+        times = _first(np.minimum(parts, held // units)[order], count)
+    times += _first(parts[order] - times, count - int(times.sum()))
+    used = times > 0
+    return list(map(PartsIn, domains[order[used]].tolist(), times[used].tolist()))
+
+
+def _first(parts: Ints, count: int) -> Ints:
+    """Of so many parts in each place the first ones, up to a count."""
+    before = parts.cumsum() - parts
+    return np.clip(count - before, 0, parts)
 
 
 def place_alike(

@@ -20,6 +20,13 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 TRIES = 6
 
 
+class DemandOf(NamedTuple):
+    """So many units of a pod class that one domain has to hold."""
+
+    pod_class: ClassIdx
+    units: int
+
+
 class _Inner(NamedTuple):
     """So many parts that each need a domain of a narrower level for units of a pod class."""
 
@@ -70,10 +77,37 @@ class DomainChoice(GangUnits):
         if own is not None:
             found = own[found]
         if len(found) > 1:
-            rank = self.topology.least_demand_rank(need.main, level)[found]
-            found = found[np.lexsort((room, rank))]
+            mine = self.own_room(need.main, level, region)
+            wanted = DemandOf(need.main, need.units[need.main])
+            inside = None if mine is None else mine[found]
+            found = found[self.best_first(wanted, level, found, room, inside)]
         result: list[int] = found.tolist()
         return result
+
+    def best_first(
+        self, wanted: DemandOf, level: int, domains: Ints, room: Ints, own: Ints | None
+    ) -> Ints:
+        """The order of domains [D] with so much `room`: those first where most lies on nodes that
+        others hardly want, of which there are `own`, then the least wanted, then the tightest.
+        """
+        rank = self.topology.least_demand_rank(wanted.pod_class, level)[domains]
+        if own is None:
+            return np.lexsort((room, rank))
+        return np.lexsort((room, rank, np.maximum(0, wanted.units - own)))
+
+    def own_room(self, pod_class: ClassIdx, level: int, region: Region) -> Ints | None:
+        """Units of a pod class that fit into each domain of a level [D] on nodes of a region that
+        others hardly want; None where there are no such nodes.
+        """
+        nodes = self.topology.own_nodes(pod_class)
+        if nodes is None:
+            return None
+        if region.nodes is not None:
+            nodes = nodes[np.isin(nodes, region.nodes, assume_unique=True)]
+        of = self.problem.levels[level]
+        nodes = nodes[of.domain[nodes] >= 0]
+        row = self.residual.row(pod_class)[nodes]
+        return np.bincount(of.domain[nodes], row, of.count).astype(np.int64)
 
     def _holds_inner(self, inner: _Inner, level: int, region: Region, own: Ints | None) -> Bools:
         """Which domains have enough narrower ones with room for a part each."""

@@ -27,6 +27,7 @@ class Topology:
         self._parents: dict[tuple[int, int], Ints | None] = {}
         self._children: dict[tuple[int, int], tuple[Ints, ...]] = {}
         self._least_demand_rank: dict[tuple[int, int], Ints] = {}
+        self._own_nodes: dict[ClassIdx, Ints | None] = {}
         #: GPUs of each pod class, for code that asks one by one.
         self.gpus: list[int] = problem.gpus.tolist()
         # Loose pods go to the narrowest levels' fullest domains first.
@@ -112,6 +113,13 @@ class Topology:
             lv = self.problem.levels[level]
             inside = self.problem.eligible[pod_class] & (lv.domain >= 0)
             result = np.full(lv.count, 1 << 30, dtype=np.int64)
-            np.minimum.at(result, lv.domain[inside], self.choice.demand_rank[inside])
+            np.minimum.at(result, lv.domain[inside], self.choice.demand.rank[inside])
             self._least_demand_rank[key] = result
         return self._least_demand_rank[key]
+
+    def own_nodes(self, pod_class: ClassIdx) -> Ints | None:
+        """Free nodes that others hardly want, as where they are reserved; None for no such."""
+        if pod_class not in self._own_nodes:
+            own = self.choice.demand.own_nodes(pod_class)
+            self._own_nodes[pod_class] = None if own is None else np.flatnonzero(own)
+        return self._own_nodes[pod_class]

@@ -22,6 +22,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.heuristic.joint_room import joint_room
 from placement_service.heuristic.lone_gang import settle
 from placement_service.heuristic.orders import (
+    Order,
     TurnOrder,
     most_important_first,
     narrowest_first,
@@ -94,8 +95,9 @@ def first_answer(
         best = _better(problem, builder.build(hardest_first, start=kept), best)
     # The hardest first mostly admits more.
     several = len(problem.pending) > 1 and not is_large(problem)
-    if several and not enough(best) and time.monotonic() <= half:
-        best = _better(problem, best, builder.build(hardest_first, start=home))
+    for order in (hardest_first, _own_nodes_first(builder, hardest_first)) if several else ():
+        if order is not None and not enough(best) and time.monotonic() <= half:
+            best = _better(problem, best, builder.build(order, start=home))
     if home and time.monotonic() < deadline:
         opened = make_room(builder, best, most_important_first(problem), until=deadline)
         if opened is not best:
@@ -103,6 +105,19 @@ def first_answer(
             if budgets_hold(problem, plan):
                 best = _better(problem, best, plan)
     return to_solution(problem, best)
+
+
+def _own_nodes_first(builder: Builder, order: Order) -> Order | None:
+    """The same order, but gangs first with nodes that others hardly want: reservations are of no
+    use where others have filled the rest of a domain. None where no gang has any.
+    """
+    own = builder.topology.own_nodes
+    mine = {
+        gang.index
+        for gang in builder.problem.pending
+        if any(own(d.pod_class) is not None for d in gang.demands)
+    }
+    return (lambda gang: (gang.index not in mine, order(gang))) if mine else None
 
 
 def _with_victims(builder: Builder, home: Plan, order: TurnOrder, *, until: float) -> Plan | None:

@@ -13,7 +13,7 @@ import numpy as np
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import CPU_COLUMN, Problem
-from placement_service.heuristic.demand_rank import demand_rank
+from placement_service.heuristic.demand_rank import DemandRank
 from placement_service.heuristic.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
@@ -41,9 +41,9 @@ class NodeChoice:
         self._domain = problem.levels[narrowest].domain if narrowest >= 0 else None
 
     @cached_property
-    def demand_rank(self) -> Ints:
-        """As the function."""
-        return demand_rank(self._problem)
+    def demand(self) -> DemandRank:
+        """How much each node is wanted."""
+        return DemandRank(self._problem)
 
     @cached_property
     def _fixed(self) -> Ints:
@@ -54,7 +54,7 @@ class NodeChoice:
             if CPU_COLUMN in problem.columns
             else np.zeros(problem.node_count, dtype=np.int64)
         )
-        rank = np.minimum(self.demand_rank, 1023)
+        rank = np.minimum(self.demand.rank, 1023)
         fixed: Ints = (rank << _RANK) + np.minimum(cpu // 1000, 65535)
         return fixed
 

@@ -119,7 +119,7 @@ def test_the_oldest_come_first_where_there_is_time_for_one_order_only(
 ) -> None:
     begin = time.monotonic() + 1000
     clock = iter((begin, begin + 9))
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock, begin + 9)))
     problem = formulate(instance.snapshot(), Policy())
     mine = first_answer(problem, deadline=begin + 10)
     assert mine == to_solution(problem, Builder(problem).build(oldest_first))
