@@ -52,11 +52,13 @@ class Home(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A board, what is left of it when all `homes` are gone, and those that may stay."""
+    """A board, what is left of it when all `homes` are gone, and those that may stay; None for one
+    of another situation of the board.
+    """
 
     board: Board
     state: State
-    homes: tuple[Home, ...] = ()
+    homes: tuple[Home | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +163,16 @@ class _Listing:
         if not homes:
             return self.fitting(s.board, s.state)
         found: set[Point] = set()
-        for size in range(len(s.homes) + 1):
-            for stay in combinations(range(len(s.homes)), size):
+        able = {h: home for h, home in enumerate(s.homes) if home is not None}
+        for size in range(len(able) + 1):
+            for stay in combinations(able, size):
                 state = s.state
                 for h in stay:
-                    state = _with_home(state, s.homes[h])
+                    state = _with_home(state, able[h])
                 tail = tuple(int(h in stay) for h in range(homes))
-                found |= {x + tail for x in self.fitting(s.board, state)}
+                fitting = self.fitting(s.board, state)
+                self._step(len(fitting))
+                found |= {x + tail for x in fitting}
         return frozenset(found)
 
     def fitting(self, board: Board, state: State) -> frozenset[Point]:
@@ -197,12 +202,15 @@ class _Listing:
                 continue
             seen.add(after)
             fitting = self._from(board, gift.after, after, first)
-            self.steps += len(board.indices) + len(fitting)
-            if self.steps > MOST_STEPS:
-                raise TooManyError
+            self._step(len(board.indices) + len(fitting))
             found.update([x + one for x in fitting])
         result = self.known[key] = frozenset(found)
         return result
+
+    def _step(self, count: int) -> None:
+        self.steps += count
+        if self.steps > MOST_STEPS:
+            raise TooManyError
 
 
 def _with_home(state: State, home: Home) -> State:

@@ -19,13 +19,16 @@ from placement_service.formulation.prepared import Prepared
 
 @dataclass(frozen=True, slots=True)
 class DeviceQuestion:
-    """`nodes` that list devices have all that running pods may leave."""
+    """`nodes` that list devices have all that running pods may leave; `insists`: some pod insists
+    on a partition.
+    """
 
     snapshot: Snapshot
     policy: Policy
     nodes: dict[str, Node]
     homes: Mapping[str, tuple[HomePod, ...]]
     moves: bool
+    insists: bool
 
     @property
     def apart(self) -> Mapping[str, tuple[HomePod, ...]]:
@@ -44,7 +47,7 @@ class DeviceQuestion:
 
     def partitions_count(self, name: str) -> bool:
         """Whether it matters which GPUs of a node a pod of whole ones has."""
-        return partitions_count(self.nodes[name], required=requires_partition(self.snapshot))
+        return partitions_count(self.nodes[name], required=self.insists)
 
     @property
     def gangs_at_home(self) -> frozenset[int]:
@@ -95,7 +98,8 @@ def device_question(opened: Prepared, request: Snapshot, policy: Policy) -> Devi
         )
         for i in np.flatnonzero(lists).tolist()
     }
-    return DeviceQuestion(snapshot, policy, nodes, frozen, moves=opened.moves)
+    insists = requires_partition(snapshot)
+    return DeviceQuestion(snapshot, policy, nodes, frozen, opened.moves, insists)
 
 
 def goes_whole(gang: PodGang) -> bool:

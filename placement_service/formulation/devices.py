@@ -17,6 +17,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from placement_service.entities.devices import Device
 from placement_service.entities.node import Node
@@ -92,19 +94,16 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
             MOST_OWN if question.moves else None,
         )
         return _beside_homes(opened, request, question, blocks)
-    if question.homes and (question.moves or _sharings(opened, request, policy)):
-        # A pod that stays has devices of its own; one that comes takes any, or any but those that
-        # some victims leave.
+    if question.homes and question.moves:
+        # A pod that stays has devices of its own; one that comes takes any.
         raise CannotStayError(question.gangs_at_home)
     _limit(question, apart, lambda _, pods: len(pods) if len(pods) <= MOST_HOMES else None)
     try:
-        columns, offers = _columns(question)
+        return _by_trying(opened, request, question)
     except TooManyError:
         if question.homes:
             raise CannotStayError(question.gangs_at_home) from None
         return with_columns(opened, question, _counted(blocks), _relaxed(question))
-    looser = None if columns.exact else offers(columns.most)
-    return with_columns(opened, question, offers(columns.offers), looser)
 
 
 def _counted(blocks: Blocks) -> DeviceColumns:
@@ -142,40 +141,50 @@ def _beside_homes(
 ) -> Prepared:
     everything = HomeColumns(blocks, question.nodes, question.apart, moves=question.moves)
     loose = DeviceColumns(everything.offers, everything.takes)
-    sharings = () if question.moves else _sharings(opened, request, question.policy)
+    sharings = [] if question.moves else _sharings(opened, request, question)
     if not sharings:
         looser = None if everything.exact else _looser(blocks, question)
         return with_columns(opened, question, loose, looser)
-    shared = [_of_sharing(opened, request, question, blocks, s) for s in sharings]
-
-    def offers(node: Node, busy: Iterable[int]) -> Amounts:
-        found = dict(everything.offers(node, busy))
-        for k, columns in enumerate(shared):
-            found |= {for_sharing(c, k): n for c, n in columns.offers(node, busy).items()}
-        return found
-
-    def takes(key: SetKey, want: Want) -> Amounts:
-        found = dict(everything.takes(key, want))
-        gang = request.gangs[key[0]]
-        for k, (sharing, columns) in enumerate(zip(sharings, shared, strict=True)):
-            if sharing.gives(gang) if key[0] in opened.opened else sharing.takes(gang):
-                found |= {for_sharing(c, k): n for c, n in columns.takes(key, want).items()}
-        return found
-
+    shared = [HomeColumns(blocks, of.nodes, of.homes, moves=False) for _, of in sharings]
+    strict = _shared(
+        request,
+        question,
+        loose,
+        [
+            (sharing, DeviceColumns(columns.offers, columns.takes))
+            for (sharing, _), columns in zip(sharings, shared, strict=True)
+        ],
+    )
     # A device that a victim leaves is room that not all may use, but counts decide about that.
-    return with_columns(opened, question, DeviceColumns(offers, takes), loose)
+    return with_columns(opened, question, strict, loose)
 
 
-def _sharings(opened: Prepared, request: Snapshot, policy: Policy) -> Sequence[Sharing]:
-    """Gangs that may not use the room of all gangs that may go; see `staying_or_going`."""
+def _by_trying(opened: Prepared, request: Snapshot, question: DeviceQuestion) -> Prepared:
+    """Columns of what is tried out. Raises TooManyError."""
+    sharings = _sharings(opened, request, question) if question.homes else []
+    everything, *shared = _columns([question, *(of for _, of in sharings)])
+    if not sharings:
+        looser = None if everything.exact else everything.most
+        return with_columns(opened, question, everything.offered, looser)
+    offered = [(s, columns.offered) for (s, _), columns in zip(sharings, shared, strict=True)]
+    strict = _shared(request, question, everything.offered, offered)
+    return with_columns(opened, question, strict, everything.most)
+
+
+def _sharings(
+    opened: Prepared, request: Snapshot, question: DeviceQuestion
+) -> list[tuple[Sharing, DeviceQuestion]]:
+    """The gangs that may not use the room of all gangs that may go (see `staying_or_going`), with
+    the question where all stay whose room is not for them.
+    """
     victims = [request.gangs[g] for g in sorted(opened.opened)]
-    return EvictionRights(request, policy).sharings(victims)
+    found = EvictionRights(request, question.policy).sharings(victims)
+    return [(sharing, _of_sharing(opened, request, question, sharing)) for sharing in found]
 
 
 def _of_sharing(
-    opened: Prepared, request: Snapshot, question: DeviceQuestion, blocks: Blocks, sharing: Sharing
-) -> HomeColumns:
-    """The columns where all stay whose room is not for the gangs of a sharing."""
+    opened: Prepared, request: Snapshot, question: DeviceQuestion, sharing: Sharing
+) -> DeviceQuestion:
     listed = opened.snapshot.columns
     homes = {
         name: tuple(pod for pod in pods if sharing.gives(request.gangs[pod.key[0]]))
@@ -185,7 +194,33 @@ def _of_sharing(
         name: without(listed[listed.row_of[name]], ((pod.devices, pod.want) for pod in pods))
         for name, pods in homes.items()
     }
-    return HomeColumns(blocks, question.nodes | nodes, homes, moves=False)
+    return replace(question, nodes=question.nodes | nodes, homes=homes)
+
+
+def _shared(
+    request: Snapshot,
+    question: DeviceQuestion,
+    everything: DeviceColumns,
+    shared: Sequence[tuple[Sharing, DeviceColumns]],
+) -> DeviceColumns:
+    """The columns of all room, and beside them those of each sharing."""
+    at_home = {pod.key for pods in question.homes.values() for pod in pods}
+
+    def offers(node: Node, busy: Iterable[int]) -> Amounts:
+        found = dict(everything.offers(node, busy))
+        for k, (_, columns) in enumerate(shared):
+            found |= {for_sharing(c, k): n for c, n in columns.offers(node, busy).items()}
+        return found
+
+    def takes(key: SetKey, want: Want) -> Amounts:
+        found = dict(everything.takes(key, want))
+        gang = request.gangs[key.gang]
+        for k, (sharing, columns) in enumerate(shared):
+            if sharing.gives(gang) if key in at_home else sharing.takes(gang):
+                found |= {for_sharing(c, k): n for c, n in columns.takes(key, want).items()}
+        return found
+
+    return DeviceColumns(offers, takes)
 
 
 def _limit(
@@ -231,23 +266,35 @@ def _affordable(columns: float, spent: int, most: int | None) -> bool:
 # --- columns by trying -------------------------------------------------------------
 
 
-def _columns(
-    question: DeviceQuestion,
-) -> tuple[Columns, Callable[[Iterable[tuple[int, ...]]], DeviceColumns]]:
-    """Columns, and the words for what situations offer of them. Raises TooManyError."""
-    wants = question.wants
+class _Tried(NamedTuple):
+    """Columns with what fits, and with what might at most."""
+
+    offered: DeviceColumns
+    most: DeviceColumns
+    exact: bool
+
+
+def _columns(questions: Sequence[DeviceQuestion]) -> list[_Tried]:
+    """The same columns for a question and for others in which fewer pods may go. Raises
+    TooManyError.
+    """
+    first, *_ = questions
+    wants = first.wants
     switches = any(want.nics for want in wants)
     required = any(want.in_partition for want in wants)
-    boards = boards_of(question.nodes, switches=switches, required=required)
-    held = _busy_sets(question.snapshot.reservations, question.nodes)
-    cases: dict[tuple[str, frozenset[int]], Situation] = {}
-    for name, node in question.nodes.items():
-        for busy in {frozenset[int](), *held.get(name, ())}:
-            cases[name, busy] = _situation(boards[name], node, question.homes.get(name, ()), busy)
+    boards = boards_of(first.nodes, switches=switches, required=required)
+    held = _busy_sets(first.snapshot.reservations, first.nodes)
+    cases: dict[tuple[int, str, frozenset[int]], Situation] = {}
+    for q, question in enumerate(questions):
+        for name, node in question.nodes.items():
+            may_go = set(question.homes.get(name, ()))
+            homes = [pod if pod in may_go else None for pod in first.homes.get(name, ())]
+            for busy in {frozenset[int](), *held.get(name, ())}:
+                cases[q, name, busy] = _situation(boards[name], node, homes, busy)
     columns = columns_of(list(cases.values()), wants)
     labels = [f"the fit of devices ({c + 1})" for c in range(len(columns.takes))]
     kinds: dict[object, int] = {want: k for k, want in enumerate(wants)}
-    for pods in question.homes.values():
+    for pods in first.homes.values():
         for h, pod in enumerate(pods):
             kinds[pod.key] = len(wants) + h
 
@@ -259,32 +306,36 @@ def _columns(
             label: row[kind] for label, row in zip(labels, columns.takes, strict=True) if row[kind]
         }
 
-    def words(numbers: Iterable[tuple[int, ...]]) -> DeviceColumns:
+    def words(q: int, numbers: Iterable[tuple[int, ...]]) -> DeviceColumns:
         table = dict(zip(cases, numbers, strict=True))
         plenty = dict.fromkeys(labels, PLENTY)
 
         def offers(node: Node, busy: Iterable[int]) -> Amounts:
-            there = table.get((node.name, frozenset(busy)))
+            there = table.get((q, node.name, frozenset(busy)))
             return plenty if there is None else dict(zip(labels, there, strict=True))
 
         return DeviceColumns(offers, takes)
 
-    return columns, words
+    return [
+        _Tried(words(q, columns.offers), words(q, columns.most), columns.exact)
+        for q in range(len(questions))
+    ]
 
 
 def _situation(
-    board: Board, node: Node, pods: Iterable[HomePod], busy: frozenset[int]
+    board: Board, node: Node, pods: Iterable[HomePod | None], busy: frozenset[int]
 ) -> Situation:
     position = {index: i for i, index in enumerate(board.indices)}
     state = state_of(board, node.devices)
     left = [Load(0, 0) if d.index in busy else left_of(d) for d in node.devices]
     homes = tuple(
-        Home(
+        None
+        if pod is None or busy.intersection(pod.devices)
+        else Home(
             tuple((position[d], load) for d, load in pod.loads(node).items()),
             (0,) * len(state.nics),
         )
         for pod in pods
-        if not busy.intersection(pod.devices)
     )
     return Situation(board, state._replace(left=tuple(left)), homes)
 

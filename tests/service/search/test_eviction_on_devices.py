@@ -22,7 +22,7 @@ from placement_service.entities.request import (
 from placement_service.entities.solution import TierName
 from tests.brute import optimum
 from tests.judged import no_answer_is_false
-from tests.service.boards import board, shared
+from tests.service.boards import board, near, pods_of, shared, with_nics
 from tests.service.evictions import PREEMPT, RECLAIM, REPACK, running, urgent
 from tests.service.questions import GPU, gang, node
 from tests.service.search.answering import answer
@@ -109,6 +109,35 @@ def test_what_shares_leave_is_for_those_alone_who_may_evict_them() -> None:
     assert result.evicted() == ["pair", "pair"]
     assert [b.gang for b in result.bindings] == [mine.name]
     no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+
+
+@pytest.mark.parametrize(("wanted", "gone"), [(600, ["s0"]), (400, ["s1"])])
+def test_shares_that_do_not_divide_a_gpu_go_for_their_like(wanted: int, gone: list[str]) -> None:
+    """What one of them leaves is not for another gang of their priority."""
+    milli = 600, 400
+    old = [has(f"s{i}", "h0", 0, share=DeviceShare(m, m)) for i, m in enumerate(milli)]
+    mine = replace(asking(DeviceShare(wanted, wanted)), priority=5)
+    low = renamed(asking(DeviceShare(400, 400)), "low")
+    result = answer(Snapshot((shared(1000),), (*old, low, mine)), PREEMPT)
+    assert result.evicted() == gone
+    assert [b.gang for b in result.bindings] == [mine.name]
+    assert result.solution.proven
+
+
+def test_who_is_on_the_switch_of_a_network_device_goes() -> None:
+    """Another gang, which may evict nobody, gets the GPU that is free already."""
+    there = with_nics((1, 1), (2, 0))
+    busy = tuple(
+        replace(d, used_milli=1000, used_memory_milli=1000) if d.index < 2 else d
+        for d in there.devices
+    )
+    full = replace(node("h0", gpus=3, used=2), devices=busy)
+    old = [has(f"s{i}", "h0", i) for i in range(2)]
+    mine = replace(pods_of("near", 1, near(1, 1)), priority=5)
+    result = answer(Snapshot((full,), (*old, renamed(urgent(1, 0), "low"), mine)), PREEMPT)
+    assert result.evicted() == ["s0"]
+    assert sorted(b.devices for b in result.bindings) == [(0,), (2,)]
+    assert result.solution.proven
 
 
 def _named(name: str, group: PodGroup) -> PodSet:
