@@ -22,7 +22,7 @@ want network devices get none here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -233,6 +233,25 @@ def partitions_count(node: Node, *, required: bool) -> bool:
     on a partition.
     """
     return bool(node.partitions) and (required or honours(node))
+
+
+def gpus_differ(node: Node, *, required: bool, networked: bool) -> bool:
+    """The same where some pod may be `networked`: want network devices beside its GPUs."""
+    return (
+        partitions_count(node, required=required)
+        or len({d.memory_bytes for d in node.devices}) > 1
+        or (networked and any(d.nics for d in node.devices))
+    )
+
+
+def could_come(node: Node, want: Want, devices: Collection[int]) -> bool:
+    """Whether a node would give a pod these devices, if all were free."""
+    if not {d.index for d in node.devices if d.healthy}.issuperset(devices):
+        return False
+    if not want.whole or not (want.in_partition or honours(node)):
+        return True
+    grade = graded(node.partitions).get(tuple(sorted(devices)))
+    return grade is not None and (not want.in_partition or grade.serves(want))
 
 
 @lru_cache(maxsize=4096)

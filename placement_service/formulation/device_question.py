@@ -10,17 +10,22 @@ import numpy as np
 
 from placement_service.entities.node import Node
 from placement_service.entities.request import BoundPod, PodGang, PodSet, Policy, Snapshot
-from placement_service.formulation.device_blocks import partitions_count
+from placement_service.formulation.device_blocks import gpus_differ, partitions_count
 from placement_service.formulation.device_boards import without
 from placement_service.formulation.device_homes import HomePod, SetKey
-from placement_service.formulation.device_wants import Want, requires_partition, want_of
+from placement_service.formulation.device_wants import (
+    Want,
+    requires_partition,
+    want_of,
+    wants_network,
+)
 from placement_service.formulation.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceQuestion:
     """`nodes` that list devices have all that running pods may leave; `insists`: some pod insists
-    on a partition.
+    on a partition, `networked`: some pod wants network devices.
     """
 
     snapshot: Snapshot
@@ -29,18 +34,18 @@ class DeviceQuestion:
     homes: Mapping[str, tuple[HomePod, ...]]
     moves: bool
     insists: bool
+    networked: bool
 
     @property
     def apart(self) -> Mapping[str, tuple[HomePod, ...]]:
         """The running pods for which it matters which devices they have.
 
-        Where pods move one that has whole devices is like one that comes, unless partitions
-        matter.
+        Where pods move one that has whole devices is like one that comes, unless its GPUs differ.
         """
         if not self.moves:
             return self.homes
         unlike = {
-            name: tuple(p for p in pods if not p.want.whole or self.partitions_count(name))
+            name: tuple(p for p in pods if not p.want.whole or self._gpus_differ(name))
             for name, pods in self.homes.items()
         }
         return {name: pods for name, pods in unlike.items() if pods}
@@ -48,6 +53,10 @@ class DeviceQuestion:
     def partitions_count(self, name: str) -> bool:
         """Whether it matters which GPUs of a node a pod of whole ones has."""
         return partitions_count(self.nodes[name], required=self.insists)
+
+    def _gpus_differ(self, name: str) -> bool:
+        node = self.nodes[name]
+        return gpus_differ(node, required=self.insists, networked=self.networked)
 
     @property
     def gangs_at_home(self) -> frozenset[int]:
@@ -98,8 +107,8 @@ def device_question(opened: Prepared, request: Snapshot, policy: Policy) -> Devi
         )
         for i in np.flatnonzero(lists).tolist()
     }
-    insists = requires_partition(snapshot)
-    return DeviceQuestion(snapshot, policy, nodes, frozen, opened.moves, insists)
+    insists, networked = requires_partition(snapshot), wants_network(snapshot)
+    return DeviceQuestion(snapshot, policy, nodes, frozen, opened.moves, insists, networked)
 
 
 def goes_whole(gang: PodGang) -> bool:

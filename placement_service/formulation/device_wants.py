@@ -89,6 +89,16 @@ def requires_partition(snapshot: Snapshot) -> bool:
     )
 
 
+def wants_network(snapshot: Snapshot) -> bool:
+    """Whether some pod wants network devices beside its GPUs."""
+    return any(
+        s.template.same_pcie_nics
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for s in group.pod_sets
+    )
+
+
 class Grade(NamedTuple):
     """What pods may ask of a partition: whether none of its size has more, and its bandwidth."""
 

@@ -18,17 +18,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from placement_service.entities.devices import Device
 from placement_service.entities.node import Node
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.entities.reservations import Reservation
 from placement_service.formulation.device_blocks import PLENTY, Blocks
 from placement_service.formulation.device_boards import (
-    Board,
     board_of,
-    boards_of,
     left_of,
     state_of,
     without,
@@ -44,13 +40,13 @@ from placement_service.formulation.device_homes import (
 from placement_service.formulation.device_patterns import (
     MOST_HOMES,
     Columns,
-    Home,
     Situation,
     TooManyError,
     columns_of,
 )
 from placement_service.formulation.device_question import DeviceQuestion, device_question, sets
-from placement_service.formulation.device_wants import Load, Want, want_of
+from placement_service.formulation.device_trials import anywhere, on_own_nodes, tried
+from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights, Sharing
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.sharing_columns import for_sharing
@@ -94,9 +90,6 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
             MOST_OWN if question.moves else None,
         )
         return _beside_homes(opened, request, question, blocks)
-    if question.homes and question.moves:
-        # A pod that stays has devices of its own; one that comes takes any.
-        raise CannotStayError(question.gangs_at_home)
     _limit(question, apart, lambda _, pods: len(pods) if len(pods) <= MOST_HOMES else None)
     try:
         return _by_trying(opened, request, question)
@@ -161,14 +154,26 @@ def _beside_homes(
 
 def _by_trying(opened: Prepared, request: Snapshot, question: DeviceQuestion) -> Prepared:
     """Columns of what is tried out. Raises TooManyError."""
-    sharings = _sharings(opened, request, question) if question.homes else []
-    everything, *shared = _columns([question, *(of for _, of in sharings)])
+    if question.moves and question.apart:
+        return _moved_by_trying(opened, replace(question, homes=question.apart))
+    sharings = [] if question.moves else _sharings(opened, request, question)
+    everything, *shared = tried([question, *(of for _, of in sharings)])
     if not sharings:
         looser = None if everything.exact else everything.most
         return with_columns(opened, question, everything.offered, looser)
     offered = [(s, columns.offered) for (s, _), columns in zip(sharings, shared, strict=True)]
     strict = _shared(request, question, everything.offered, offered)
     return with_columns(opened, question, strict, everything.most)
+
+
+def _moved_by_trying(opened: Prepared, question: DeviceQuestion) -> Prepared:
+    [columns] = tried([question])
+    most = MOST_OWN // max(1, len(columns.names))
+    if len(question.homes) > most:
+        beyond = sorted(question.homes)[most:]
+        raise CannotStayError(pod.key.gang for name in beyond for pod in question.homes[name])
+    # Those that move may come again to other devices of their own nodes.
+    return with_columns(opened, question, on_own_nodes(question, columns), anywhere(question))
 
 
 def _sharings(
@@ -263,83 +268,6 @@ def _affordable(columns: float, spent: int, most: int | None) -> bool:
     return columns < math.inf and (most is None or spent + columns <= most)
 
 
-# --- columns by trying -------------------------------------------------------------
-
-
-class _Tried(NamedTuple):
-    """Columns with what fits, and with what might at most."""
-
-    offered: DeviceColumns
-    most: DeviceColumns
-    exact: bool
-
-
-def _columns(questions: Sequence[DeviceQuestion]) -> list[_Tried]:
-    """The same columns for a question and for others in which fewer pods may go. Raises
-    TooManyError.
-    """
-    first, *_ = questions
-    wants = first.wants
-    switches = any(want.nics for want in wants)
-    required = any(want.in_partition for want in wants)
-    boards = boards_of(first.nodes, switches=switches, required=required)
-    held = _busy_sets(first.snapshot.reservations, first.nodes)
-    cases: dict[tuple[int, str, frozenset[int]], Situation] = {}
-    for q, question in enumerate(questions):
-        for name, node in question.nodes.items():
-            may_go = set(question.homes.get(name, ()))
-            homes = [pod if pod in may_go else None for pod in first.homes.get(name, ())]
-            for busy in {frozenset[int](), *held.get(name, ())}:
-                cases[q, name, busy] = _situation(boards[name], node, homes, busy)
-    columns = columns_of(list(cases.values()), wants)
-    labels = [f"the fit of devices ({c + 1})" for c in range(len(columns.takes))]
-    kinds: dict[object, int] = {want: k for k, want in enumerate(wants)}
-    for pods in first.homes.values():
-        for h, pod in enumerate(pods):
-            kinds[pod.key] = len(wants) + h
-
-    def takes(key: SetKey, want: Want) -> Amounts:
-        kind = kinds.get(key, kinds.get(want, -1))
-        if kind < 0:
-            return {}
-        return {
-            label: row[kind] for label, row in zip(labels, columns.takes, strict=True) if row[kind]
-        }
-
-    def words(q: int, numbers: Iterable[tuple[int, ...]]) -> DeviceColumns:
-        table = dict(zip(cases, numbers, strict=True))
-        plenty = dict.fromkeys(labels, PLENTY)
-
-        def offers(node: Node, busy: Iterable[int]) -> Amounts:
-            there = table.get((q, node.name, frozenset(busy)))
-            return plenty if there is None else dict(zip(labels, there, strict=True))
-
-        return DeviceColumns(offers, takes)
-
-    return [
-        _Tried(words(q, columns.offers), words(q, columns.most), columns.exact)
-        for q in range(len(questions))
-    ]
-
-
-def _situation(
-    board: Board, node: Node, pods: Iterable[HomePod | None], busy: frozenset[int]
-) -> Situation:
-    position = {index: i for i, index in enumerate(board.indices)}
-    state = state_of(board, node.devices)
-    left = [Load(0, 0) if d.index in busy else left_of(d) for d in node.devices]
-    homes = tuple(
-        None
-        if pod is None or busy.intersection(pod.devices)
-        else Home(
-            tuple((position[d], load) for d, load in pod.loads(node).items()),
-            (0,) * len(state.nics),
-        )
-        for pod in pods
-    )
-    return Situation(board, state._replace(left=tuple(left)), homes)
-
-
 # --- a relaxation ------------------------------------------------------------------
 
 
@@ -391,14 +319,3 @@ def _like(device: Device) -> object:
 def _alone(device: Device) -> Situation:
     board = board_of(Node("", devices=(device,)), switches=False, required=False)
     return Situation(board, state_of(board, (device,)))
-
-
-def _busy_sets(
-    reservations: Iterable[Reservation], nodes: Mapping[str, Node]
-) -> Mapping[str, list[frozenset[int]]]:
-    """By node the sets of devices that its reservations hold, the first, the first two, ..."""
-    found: defaultdict[str, list[frozenset[int]]] = defaultdict(lambda: [frozenset()])
-    for reservation in reservations:
-        if reservation.node in nodes and reservation.devices:
-            found[reservation.node].append(found[reservation.node][-1] | set(reservation.devices))
-    return found

@@ -19,9 +19,9 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import Assignment
-from placement_service.formulation.device_blocks import honours, partitions_count
+from placement_service.formulation.device_blocks import could_come, gpus_differ
 from placement_service.formulation.device_question import goes_whole
-from placement_service.formulation.device_wants import graded, requires_partition, want_of
+from placement_service.formulation.device_wants import requires_partition, want_of, wants_network
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 
@@ -29,7 +29,9 @@ from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -> Prepared:
     """The snapshot with the chosen gangs open: all their pods run, wherever that is."""
     row = snapshot.columns.row_of
-    devices = _Devices(snapshot.columns, policy, requires_partition(snapshot))
+    devices = _Devices(
+        snapshot.columns, policy, requires_partition(snapshot), wants_network(snapshot)
+    )
     freed = Freed(snapshot.columns)
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
@@ -84,30 +86,26 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
 
 @dataclass(frozen=True, slots=True)
 class _Devices:
-    """What the devices of running pods say; `required`: some pod insists on a partition."""
+    """What the devices of running pods say; `required`: some pod insists on a partition,
+    `networked`: some pod wants network devices.
+    """
 
     nodes: Nodes
     policy: Policy
     required: bool
+    networked: bool
 
     def tell_apart(self, pod: BoundPod, template: PodTemplate) -> bool:
         """Whether a pod is unlike others of its set by the devices that it has."""
         return bool(pod.devices) and (
             template.device_share is not None
-            or partitions_count(self._node_of(pod), required=self.required)
+            or gpus_differ(self._node_of(pod), required=self.required, networked=self.networked)
         )
 
     def come_again(self, pod: BoundPod, template: PodTemplate) -> bool:
         """Whether its node would give a pod the devices that it has, if all were free."""
-        want, node = want_of(template, self.policy), self._node_of(pod)
-        if want is None:
-            return True
-        if not {d.index for d in node.devices if d.healthy}.issuperset(pod.devices):
-            return False
-        if not want.whole or not (want.in_partition or honours(node)):
-            return True
-        grade = graded(node.partitions).get(tuple(sorted(pod.devices)))
-        return grade is not None and (not want.in_partition or grade.serves(want))
+        want = want_of(template, self.policy)
+        return want is None or could_come(self._node_of(pod), want, pod.devices)
 
     def _node_of(self, pod: BoundPod) -> Node:
         return self.nodes[self.nodes.row_of[pod.node]]

@@ -316,3 +316,40 @@ def test_a_gang_that_runs_on_no_partition_may_stay_there() -> None:
     assert not result.evictions
     assert result.solution.proven
     assert result.solution.tiers[0].value == 0
+
+
+def test_a_share_moves_beside_one_that_fills_its_gpu() -> None:
+    """Shares of 600 and 400 thousandths do not divide a GPU."""
+    old = [
+        has(name, on, 0, share=DeviceShare(m, m))
+        for name, on, m in (("a", "h0", 600), ("b", "h1", 400))
+    ]
+    nodes = (shared(600), shared(400, name="h1"))
+    result = answer(Snapshot(nodes, (*old, urgent(1))), REPACK)
+    assert [(e.pod[-1], e.to_node) for e in result.evictions] == [("a", "nodes/h1")]
+    assert [b.node for b in result.bindings] == ["nodes/h0"]
+    assert result.solution.proven
+
+
+def test_who_is_on_the_switch_of_a_network_device_moves() -> None:
+    there = with_nics((1, 1))
+    busy = replace(there.devices[0], used_milli=1000, used_memory_milli=1000)
+    nodes = (replace(node("h0", gpus=1, used=1), devices=(busy,)), node("h1", gpus=1))
+    gangs = (has("old", "h0", 0), pods_of("near", 1, near(1, 1)))
+    result = answer(Snapshot(nodes, gangs), REPACK)
+    assert [e.to_node for e in result.evictions] == ["nodes/h1"]
+    assert len(result.bindings) == 1
+    assert result.solution.proven
+
+
+def test_a_gang_on_no_partition_stays_beside_shares_that_do_not_divide_a_gpu() -> None:
+    table = tuple(DevicePartition((i,)) for i in range(3))
+    there = replace(board(0, 1, gpus=3), partitions=table)
+    shares = [
+        renamed(asking(DeviceShare(m, m)), name) for name, m in (("large", 600), ("small", 400))
+    ]
+    question = Snapshot((there,), (has("odd", "h0", 0, 1), *shares))
+    result = answer(question, REPACK)
+    assert not result.evictions
+    assert len(result.bindings) == 2
+    no_answer_is_false(optimum(question, REPACK), question, REPACK)
