@@ -22,14 +22,15 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend, keep
 
 
-def settle_aggregate(state: State, *, thorough: bool = False) -> None:
+def settle_aggregate(state: State, *, thorough: bool = False, most: int | None = None) -> None:
     """Better plans and better bounds of all goals, where the problem is small enough.
 
     `thorough` is for gangs or extras that are still open: it first finds out which parts
-    fit into which domains together, and then takes more time.
+    fit into which domains together, and then takes more time. `most` is another limit of variables.
     """
     p = state.parameters
-    most = p.aggregate_thorough_variables if thorough else p.aggregate_variables
+    if most is None:
+        most = p.aggregate_thorough_variables if thorough else p.aggregate_variables
     # The model only estimates what a split costs, so it is not used to settle topology.
     if (state.packs if thorough else state.proven) or state.left <= 0:
         return

@@ -19,7 +19,8 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
 8. Aggregate: units on nodes without domains first (where hardly any gang names a domain, that
    comes before decoding); then the model that counts alike parts of
    gangs together settles goal after goal where it is small enough; where it is very small a
-   second time, after finding out which parts fit into which domains together.
+   second time, after finding out which parts fit into which domains together. Where it is tiny it
+   comes after counting, and where it is small before blocks are filled.
 9. Improve: both models settle neighbourhoods, one after another.
 10. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
    with every rule; then neighbourhoods continue.
@@ -175,6 +176,8 @@ def _improve(state: State) -> None:
         if ahead is None:
             with stage(Stage.COUNT):
                 count(state)
+            with stage(Stage.AGGREGATE):
+                settle_aggregate(state, most=state.parameters.aggregate_first_variables)
         with stage(Stage.FILL):
             assigned = assign_blocks(state) if ahead is None else ahead.assigned
         with stage(Stage.AGGREGATE):
@@ -194,6 +197,8 @@ def _improve(state: State) -> None:
         if state.packs:
             with stage(Stage.EXCHANGE):
                 exchange_parts(state)
+        with stage(Stage.AGGREGATE):
+            settle_aggregate(state, most=state.parameters.aggregate_early_variables)
         # Where racks tell what fits, that is far cheaper than configurations.
         with stage(Stage.FILL):
             if not by_nodes:

@@ -16,6 +16,7 @@ from placement_service.entities.solution import Solution
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
 from placement_service.search import groundwork
+from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.alike_nodes import alike_nodes
 from placement_service.search.assign_stage import assign
 from placement_service.search.block_stage import told
@@ -84,10 +85,13 @@ def _begun(
     nothing = to_solution(problem, {})
     state = State(problem, nothing, deadline, None, parameters, ground, until=over)
     count(state)
-    mine = told(state, most_nodes=state.parameters.assign_nodes)
-    if mine is None or mine.leaves_out:
-        return None
-    assigned = assign(mine)
+    settle_aggregate(state, most=parameters.aggregate_first_variables)
+    assigned = False
+    if not state.proven:
+        mine = told(state, most_nodes=parameters.assign_nodes)
+        if mine is None or mine.leaves_out:
+            return None
+        assigned = assign(mine)
     return Ahead(
         state.plan,
         state.worth,

@@ -204,6 +204,10 @@ class SearchParameters:
 
     #: Variables up to which the aggregate model is tried on the whole problem.
     aggregate_variables: int = 8_000
+    #: The same before blocks are sought for all gangs, and before blocks are filled: where the
+    #: model is so small, it takes less time than either.
+    aggregate_first_variables: int = 100
+    aggregate_early_variables: int = 300
     #: The same for the thorough try, which first finds out which parts fit together.
     aggregate_thorough_variables: int = 3_000
     #: Effort for each goal of the aggregate model.

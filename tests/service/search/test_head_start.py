@@ -15,6 +15,7 @@ from placement_service.heuristic.first_answer import first_answer
 from placement_service.search import engine, head_start, master_stage
 from placement_service.search.engine import prepare, search
 from placement_service.search.groundwork import Groundwork
+from placement_service.search.head_start import ignore
 from placement_service.search.incumbent import State
 from tests.scenario import Group, Scenario, spread
 from tests.waiting import LONG
@@ -104,6 +105,26 @@ def test_it_does_not_begin_where_blocks_leave_gangs_out() -> None:
     assert prepared(formulate(crowded.snapshot(), Policy())).ahead is not None
     apart = crowded.gang("d", Group("w", pods=2, gpus=4, spread=(spread("block", group="w"),)))
     assert prepared(formulate(apart.snapshot(), Policy())).ahead is None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_is_tiny_is_settled_as_a_whole_before_blocks_are_sought(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = formulate(Instance("tiny", {}, seed).snapshot(), Policy())
+    ground = prepared(problem)
+    assert ground.ahead is not None
+    late = time.monotonic() + LONG
+    start = first_answer(problem)
+    assert not start.proven
+    assert search(problem, start, deadline=late, report=ignore, prepared=ground).proven
+
+    def seek(state: State) -> bool:
+        assert state.proven
+        return False
+
+    monkeypatch.setattr(engine, "assign_blocks", seek)
+    assert search(problem, start, deadline=late, report=ignore).proven
 
 
 def test_it_ends_soon_when_nobody_will_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
