@@ -39,6 +39,7 @@ import time
 
 from placement_service.entities.solution import Solution, TierName
 from placement_service.entities.stages import Stage, stage
+from placement_service.formulation.fewer_columns import with_fewer_columns
 from placement_service.formulation.objective import Bounds
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
@@ -80,7 +81,8 @@ def search(
     """
     alike = alike_nodes(problem) if prepared is None else prepared.alike
     if alike is None:
-        state = State(problem, start, deadline, report, parameters, prepared)
+        mine = with_fewer_columns(problem) if prepared is None else prepared.problem
+        state = State(mine, start, deadline, report, parameters, prepared)
         return _search(state, start, report)
     best, ground, bounds = start, prepared, None
 

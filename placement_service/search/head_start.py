@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from placement_service.entities.solution import Solution
+from placement_service.formulation.fewer_columns import with_fewer_columns
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
 from placement_service.search import groundwork
@@ -47,7 +48,7 @@ def prepare(
     there; from then on the search is waited for, and hears what is reported.
     """
     alike = alike_nodes(problem)
-    problem = problem if alike is None else alike.loose
+    problem = with_fewer_columns(problem) if alike is None else alike.loose
     ground = groundwork.prepare(problem, deadline=deadline, until=until)
     ground.alike = alike
     if ground.counted is not None and _begins_with_blocks(problem) and asked() is None:
