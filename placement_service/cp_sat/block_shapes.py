@@ -106,6 +106,7 @@ class Blocks:
         self._shapes: dict[int, Shape | None] = {}
         self._pieces: dict[int, tuple[Piece, ...] | None] = {}
         self.pool: Ints = np.full(self.problem.node_count, -1, dtype=np.int64)
+        self.pools_of: dict[int, tuple[int, ...]] = {}
         whole = whole_units(counting)
         if level < 0 or self.problem.levels[level].count < FEWEST_BLOCKS or whole is None:
             return
@@ -138,7 +139,11 @@ class Blocks:
     def _make_pools(self) -> None:
         residual = ResidualCapacity(self.problem)
         residual.take_plan(self.fixed)
-        members = np.flatnonzero(self.units)
+        pending = (gang for gang in self.problem.pending if gang.index not in self.fixed)
+        asked = sorted({d.pod_class for gang in pending for d in gang.demands})
+        members = np.array([s for s in asked if self.units[s]], dtype=np.int64)
+        if not len(members):
+            return
         takes = np.array([residual.row(ClassIdx(s)) > 0 for s in members.tolist()])
         inside = np.flatnonzero(takes.any(axis=0) & (self.block >= 0))
         kinds, at = np.unique(takes[:, inside].T, axis=0, return_inverse=True)

@@ -31,6 +31,11 @@ def assign_blocks(state: State) -> bool:
 
 def assign(mine: BlockProblem) -> bool:
     """The same for a problem as blocks."""
+    simpler = mine.beside_own_places()
+    return (simpler is not None and _assign(simpler)) or _assign(mine)
+
+
+def _assign(mine: BlockProblem) -> bool:
     state, p = mine.state, mine.parameters
     least = p.assign_loose_share_unlike if mine.blocks.mixed else p.assign_loose_share
     if _loose_share(mine) < least:

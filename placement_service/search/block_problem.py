@@ -16,6 +16,7 @@ from placement_service.formulation.objective import worth
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic.orders import orders
+from placement_service.heuristic.own_places import own_places
 from placement_service.search.incumbent import State
 
 #: Stands for the units of a gang that is placed.
@@ -23,11 +24,12 @@ _SOMEWHERE: Units = (UnitsOnNode(DemandIdx(0), NodeIdx(0), 1),)
 
 
 class BlockProblem:
-    """Gangs that blocks describe; all others stay where the plan has them. `usable` is false where
-    blocks say nothing, or where it matters to no gang whether it is in one block.
+    """Gangs that blocks describe; all others stay where the plan has them, and some gangs where
+    they are `held`. `usable` is false where blocks say nothing, or where it matters to no gang
+    whether it is in one block.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, held: Plan | None = None) -> None:
         self.state, self.problem, self.parameters = state, state.problem, state.parameters
         level = broadest_level(state)
         told = Blocks(state.counting, level, {})
@@ -40,7 +42,8 @@ class BlockProblem:
         self.leaves_out = any(g.placeable and g.index not in mine for g in self.problem.pending)
         # A gang that stays where it is needs its base.
         mine -= {g.base for g in self.problem.gangs if g.index in plan and g.index not in mine}
-        self.fixed = {i: u for i, u in plan.items() if i not in mine}
+        self.fixed = {**{i: u for i, u in plan.items() if i not in mine}, **(held or {})}
+        mine -= self.fixed.keys()
         self.blocks = Blocks(state.counting, level, self.fixed) if self.fixed else told
         gangs = [self.problem.gangs[i] for i in sorted(mine)]
         self.classes: list[Class] = self.blocks.classes(gangs) if self.blocks.usable else []
@@ -50,6 +53,17 @@ class BlockProblem:
         self.topology = next(
             i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY
         )
+
+    def beside_own_places(self) -> BlockProblem | None:
+        """The same where gangs with nodes of their own lie there already, if this leaves half of
+        the pools at most: with fewer of them blocks are found far sooner.
+        """
+        held = own_places(self.state.builder, self.state.target)
+        if not held or self.fixed:
+            return None
+        found = BlockProblem(self.state, held)
+        simpler = found.usable and 2 * len(found.blocks.pools) <= len(self.blocks.pools)
+        return found if simpler else None
 
     @property
     def wanted(self) -> list[int]:

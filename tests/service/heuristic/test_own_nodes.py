@@ -14,6 +14,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import from_solution, oldest_first
 from placement_service.heuristic.demand_rank import DemandRank
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.own_places import own_places
 from placement_service.heuristic.plan_builder import Builder
 from tests.scenario import Group, Scenario
 
@@ -89,3 +90,24 @@ def test_who_owns_part_of_a_rack_comes_before_others_fill_the_rest() -> None:
     problem = formulate(scenario.snapshot(), Policy())
     placed = from_solution(problem, first_answer(problem))
     assert sorted(placed) == [0, 2]
+
+
+def placed_alone(scenario: Scenario) -> list[int]:
+    """The gangs that lie on nodes of their own before all others."""
+    problem = formulate(scenario.snapshot(), Policy())
+    return sorted(own_places(Builder(problem), [g.index for g in problem.pending]))
+
+
+def test_only_gangs_that_use_their_own_nodes_lie_there_before_all_others() -> None:
+    scenario = held(Scenario("b/r1: x1=8 x2=8 | b/r2: y1=8 y2=8 y3=8"), "x1")
+    scenario = scenario.gang("a", Group("own", pods=1, gpus=8)).gang("b", pods=1, gpus=8)
+    # It finds no rack of three nodes with the reserved one.
+    scenario = scenario.gang("c", Group("own", pods=3, gpus=8), pack="rack")
+    assert placed_alone(scenario) == [0]
+
+
+def test_where_gangs_in_sets_lie_depends_on_more() -> None:
+    scenario = held(Scenario("x1=8 x2=8 x3=8"), "x1", "x2")
+    scenario = scenario.gang("a", Group("own", pods=1, gpus=8))
+    scenario = scenario.gang("b", Group("own", pods=1, gpus=8), base="a")
+    assert placed_alone(scenario.gang("c", pods=1, gpus=8)) == []

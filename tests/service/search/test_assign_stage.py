@@ -11,11 +11,13 @@ import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
+from bench.building import GPU
 from bench.instances import Instance
 from placement_service.cp_sat.block_contents import Filled, Held
 from placement_service.cp_sat.block_parts import Kind
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
 from placement_service.search import block_guess, block_stage
@@ -24,7 +26,7 @@ from placement_service.search.block_assignment import BlockAssignment, Pieces
 from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_rows import block_rows
-from placement_service.search.block_stage import fill_blocks
+from placement_service.search.block_stage import fill_blocks, told
 from placement_service.search.block_swaps import BlockSwaps
 from placement_service.search.gang_pieces import PieceCutter
 from placement_service.search.guess_filling import GuessFilling
@@ -38,6 +40,34 @@ from tests.service.search.blocks import counted, question
 def test_a_full_cluster_is_filled_with_whole_gangs_at_once(load: float) -> None:
     state = counted(Instance("mix", {"blocks": 6, "gangs": 80, "load": load}, 1).snapshot())
     assert not state.packs
+    assert assign_blocks(state)
+    assert state.proven
+
+
+def test_gangs_with_reservations_lie_there_before_blocks_are_sought_for_others() -> None:
+    snapshot = Instance("mix", {"blocks": 6, "gangs": 80, "load": 1.3}, 1).snapshot()
+    plain = counted(snapshot)
+    assert assign_blocks(plain)
+    lies = [(i, units) for i, units in sorted(plain.plan.items()) if len(units) > 4][:12]
+    reservations = [
+        Reservation(
+            f"reservations/r{i}-{d}-{n}",
+            snapshot.nodes[n].name,
+            {GPU: 4},
+            (ReservationOwner(gang=snapshot.gangs[i].name),),
+        )
+        for i, units in lies
+        for d, n, _ in units
+        if plain.problem.gpus[plain.problem.gangs[i].demands[d].pod_class] == 4
+    ]
+    state = counted(replace(snapshot, reservations=tuple(reservations)))
+    mine = told(state)
+    assert mine is not None
+    simpler = mine.beside_own_places()
+    assert simpler is not None
+    assert len(mine.blocks.pools) == len(lies) + 1
+    assert len(simpler.blocks.pools) == 1
+    assert simpler.fixed.keys() == dict(lies).keys()
     assert assign_blocks(state)
     assert state.proven
 
