@@ -20,7 +20,7 @@ from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
-from placement_service.search import block_guess, block_stage
+from placement_service.search import assign_stage, block_guess, block_stage
 from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.block_assignment import BlockAssignment, Pieces
 from placement_service.search.block_guess import BlockGuess
@@ -70,6 +70,29 @@ def test_gangs_with_reservations_lie_there_before_blocks_are_sought_for_others()
     assert simpler.fixed.keys() == dict(lies).keys()
     assert assign_blocks(state)
     assert state.proven
+
+
+def never(*_: object, **__: object) -> object:
+    raise AssertionError("asked")
+
+
+def test_blocks_are_not_guessed_where_hardly_a_node_is_left_to_pods_without_a_rack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = counted(Instance("rack_parts", {"blocks": 4, "gangs": 60}, 1).snapshot())
+    monkeypatch.setattr(assign_stage, "BlockGuess", never)
+    assert not assign_blocks(state)
+    state.parameters = replace(DEFAULTS, assign_loose_share=0.0)
+    with pytest.raises(AssertionError):
+        assign_blocks(state)
+
+
+def test_nothing_is_asked_for_guesses_whose_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = counted(Instance("mix", {"blocks": 6, "gangs": 80, "load": 1.3}, 1).snapshot())
+    state.parameters = replace(DEFAULTS, assign_share=0.0)
+    for name in ("wide_places", "least_torn"):
+        monkeypatch.setattr(assign_stage, name, never)
+    assert not assign_blocks(state)
 
 
 def test_racks_of_unlike_nodes_are_filled_at_once_where_many_nodes_are_of_no_rack() -> None:

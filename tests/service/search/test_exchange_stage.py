@@ -19,6 +19,7 @@ from placement_service.formulation.plan import Plan
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.verify import verify
+from placement_service.search import exchange_stage
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exchange_stage import exchange_parts, steps_without_success
 from placement_service.search.incumbent import State
@@ -76,6 +77,25 @@ def test_parts_of_unlike_nodes_come_closer_with_their_small_pods() -> None:
     at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
     assert state.worth.rank[:at] == before.rank[:at]
     assert not broken(snapshot, state, state.plan)
+
+
+def test_it_cools_while_parts_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watched(PartExchange):
+        def run(self, steps: int) -> bool:
+            seen.append(self.temperature)
+            return super().run(steps)
+
+    seen: list[float] = []
+    state = begun(Instance("rack_parts", {"blocks": 4, "gangs": 60}, 2).snapshot())
+    state.parameters = replace(
+        FEW_STEPS, exchange_temperatures=((0.4, 0.25),), exchange_cooling_steps=10_000
+    )
+    monkeypatch.setattr(exchange_stage, "PartExchange", Watched)
+    exchange_parts(state)
+    assert len(seen) > 6
+    assert seen[0] == 0.4
+    assert seen == sorted(seen, reverse=True)
+    assert seen[-1] == pytest.approx(0.25)
 
 
 def test_single_nodes_come_together_where_it_is_colder() -> None:
