@@ -248,8 +248,10 @@ class _Work:
 
         def asked() -> Solution | None:
             search = self._inbox.waiting()
-            # A process for which a search is expected is asked nothing else.
-            return None if search is None else cast("Job", pickle.loads(search.payload)).start
+            if search is None or search.kind is not Kind.ASKED:
+                return None
+            # A process that expects a search is asked nothing else.
+            return cast("Job", pickle.loads(search.payload)).start
 
         self._coming = pickle.loads(sent.payload)
         if self._prepare is not None and not until():
