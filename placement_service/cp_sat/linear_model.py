@@ -91,7 +91,7 @@ class LinearModel:
         """A sum of variables with weights between bounds; each variable stands there once."""
         number = len(self._row_least)
         # The largest weight is one, whatever is counted.
-        scale = max((abs(w) for _, w in terms), default=1.0) or 1.0
+        scale = max([abs(w) for _, w in terms], default=1.0) or 1.0
         self._row_least.append(least / scale)
         self._row_most.append(most / scale)
         self._entries += [(number, v, w / scale) for v, w in terms]

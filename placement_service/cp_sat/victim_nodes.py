@@ -141,13 +141,10 @@ def that_bind(takes: Ints, free: Ints) -> list[int]:
     """
     used = np.flatnonzero(takes.any(axis=0))
     share = takes[:, used] / np.maximum(free[used], 1)
-    keep: list[int] = []
-    for k in range(len(used)):
-        beaten = any(
-            (share[:, m] >= share[:, k]).all() and (m < k or (share[:, m] > share[:, k]).any())
-            for m in range(len(used))
-            if m != k
-        )
-        if not beaten:
-            keep.append(int(used[k]))
-    return keep
+    # Whether the first is never less than the second, and ever more.
+    never_less = (share[:, :, None] >= share[:, None]).all(axis=0)
+    beats = never_less & ~never_less.T
+    # Of those that are the same the first counts.
+    beats |= np.triu(never_less & never_less.T, 1)
+    found: list[int] = used[~beats.any(axis=0)].tolist()
+    return found
