@@ -103,7 +103,7 @@ def one_per_node(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ..
     that fits them has left of it.
     """
     found: dict[tuple[int, ...], None] = {}
-    for r in range(len(problem.columns)):
+    for r in np.flatnonzero(~problem.partial_columns).tolist():
         family = tuple(
             s
             for s, usable in fits.items()
@@ -170,7 +170,8 @@ def _references(problem: Problem, demand: Ints, most: int) -> list[Ints]:
             found.setdefault(reference.tobytes(), reference)
 
     asked = problem.request[demand > 0]
-    for r in range(len(problem.columns)):
+    # Where a node has all that is asked for there is nothing to count.
+    for r in np.flatnonzero(~problem.partial_columns).tolist():
         sizes = np.unique(asked[:, r][asked[:, r] > 0])
         for size in sizes[-2:] if len(problem.columns) > most else sizes[-4:]:
             unit = np.zeros(len(problem.columns), dtype=np.int64)

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
+from placement_service.formulation.merged_classes import merged
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.rules.reserved_room import ReservedRoom
 
 
 def with_fewer_columns(problem: Problem) -> Problem:
@@ -25,13 +28,12 @@ def with_fewer_columns(problem: Problem) -> Problem:
     Where running gangs may give way it stays as it is: what they have at home may be more than
     columns allow.
     """
-    rules = np.array([" " in name for name in problem.columns], dtype=bool)
-    if rules.sum() < 2 or any(gang.home for gang in problem.gangs):
+    if any(gang.home for gang in problem.gangs):
         return problem
-    asked = _asked(problem)
-    few = np.flatnonzero(rules & (problem.free >= asked).any(axis=0))
+    few = np.flatnonzero(problem.partial_columns)
     if len(few) < 2:
         return problem
+    asked = problem.asked
     eligible = problem.eligible.copy()
     columns = [_Column(problem, asked, int(r)) for r in few]
     for column in columns:
@@ -44,17 +46,28 @@ def with_fewer_columns(problem: Problem) -> Problem:
     return _with(problem, eligible, few, joined)
 
 
-def _asked(problem: Problem) -> Ints:
-    """All that is asked for of each column [R]; so much room is no limit."""
-    demand = np.zeros(problem.class_count, dtype=np.int64)
-    for gang in problem.gangs:
-        if gang.placeable:
-            for d in gang.demands:
-                demand[d.pod_class] += d.count
-    # As floats first: sums may be beyond any whole number.
-    exact = demand @ problem.request.astype(float) * problem.repeats
-    most = demand @ np.where(exact < UNLIMITED, problem.request, 0) * problem.repeats
-    return np.where(exact < UNLIMITED, most, UNLIMITED)
+def without_reservations(problem: Problem) -> Problem:
+    """A looser question without the columns that limit only some nodes, where reserved room serves
+    everybody; the same where there are none, or other rules across nodes.
+
+    Pods differ less then, so it takes a fraction of the time, and where gangs can use what is
+    reserved for them its bounds are hardly weaker.
+    """
+    kept = ~problem.partial_columns
+    chosen = all(isinstance(rule, ReservedRoom) for rule in problem.rules)
+    if kept.all() or not chosen:
+        return problem
+    return merged(
+        replace(
+            problem,
+            columns=tuple(compress(problem.columns, kept.tolist())),
+            free=problem.free[:, kept],
+            request=problem.request[:, kept],
+            rules=(),
+            special=np.zeros_like(problem.special),
+            relaxation=None,
+        )
+    )
 
 
 class _Column:
@@ -92,14 +105,16 @@ class _Joined:
         self.able = able.copy()
         self.request = np.where(able, column.request, 0)
         self.parts = [column]
+        self.nodes = set(column.nodes.tolist())
 
     def joins(self, column: _Column, able: Bools) -> bool:
         """Takes a column in, if that changes nothing; whether it does."""
         both = self.able & able
         if (self.request[both] != column.request[both]).any():
             return False
-        if any(len(np.intersect1d(one.nodes, column.nodes)) for one in self.parts):
+        if not self.nodes.isdisjoint(column.nodes.tolist()):
             return False
+        self.nodes.update(column.nodes.tolist())
         self.request[able] = column.request[able]
         self.able |= able
         self.parts.append(column)
@@ -120,7 +135,7 @@ def _with(problem: Problem, eligible: Bools, replaced: Ints, joined: Sequence[_J
     found = replace(
         problem, columns=tuple(names), request=request, free=np.stack(free).T, eligible=eligible
     )
-    np.minimum(found.free, _asked(found), out=found.free, where=found.free >= UNLIMITED)
+    np.minimum(found.free, found.asked, out=found.free, where=found.free >= UNLIMITED)
     for array in (found.free, found.request, found.eligible):
         array.flags.writeable = False
     looser = problem.relaxation

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement_service.entities.request import CPU, Policy
-from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
 from placement_service.formulation.guarantees import Guarantee
 from placement_service.formulation.indices import (
     NO_DOMAIN,
@@ -280,6 +280,26 @@ class Problem:
     def class_count(self) -> int:
         """S."""
         return len(self.request)
+
+    @property
+    def asked(self) -> Ints:
+        """All that is asked for of each column [R], as often as gangs may be placed; so much room
+        is no limit.
+        """
+        demand = np.zeros(self.class_count, dtype=np.int64)
+        for gang in self.gangs:
+            for d in gang.demands if gang.placeable else ():
+                demand[d.pod_class] += d.count
+        # As floats first: sums may be beyond any whole number.
+        small = demand @ self.request.astype(float) * self.repeats < UNLIMITED
+        asked: Ints = demand @ np.where(small, self.request, 0) * self.repeats
+        return np.where(small, asked, UNLIMITED)
+
+    @property
+    def partial_columns(self) -> Bools:
+        """Columns of rules that do not limit every node [R]."""
+        rules = np.array([" " in name for name in self.columns], dtype=bool)
+        return rules & (self.free >= self.asked).any(axis=0) if rules.any() else rules
 
     @property
     def pending(self) -> tuple[Gang, ...]:

@@ -7,9 +7,11 @@ few orders of the gangs are tried and the best plan is kept.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.disruption_budgets import budgets_hold
+from placement_service.formulation.fewer_columns import with_fewer_columns
 from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import (
     Plan,
@@ -64,6 +66,8 @@ def first_answer(
     settled = settle(problem)
     if settled is not None:
         return settled
+    # Bounds are not looked for, and the fewer columns there are the sooner it is known what fits.
+    problem = with_fewer_columns(replace(problem, relaxation=None))
     now = time.monotonic()
     half = deadline if problem.policy.deterministic else now + (deadline - now) / 2
     builder = Builder(problem)

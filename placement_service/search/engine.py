@@ -39,7 +39,10 @@ import time
 
 from placement_service.entities.solution import Solution, TierName
 from placement_service.entities.stages import Stage, stage
-from placement_service.formulation.fewer_columns import with_fewer_columns
+from placement_service.formulation.fewer_columns import (
+    with_fewer_columns,
+    without_reservations,
+)
 from placement_service.formulation.objective import Bounds
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
@@ -157,7 +160,15 @@ def _prove(state: State, relaxation: Problem, start: Solution) -> None:
     """
     late = time.monotonic() + state.at_most(state.left * state.parameters.relaxation_share)
     loose = State(relaxation, start, late, lambda solution: None, state.parameters)
-    count(loose)
+    loosest = without_reservations(relaxation)
+    if loosest is not relaxation:
+        first = State(loosest, start, late, lambda solution: None, state.parameters)
+        count(first)
+        loose.learn_all(first.bounds)
+    # What is reserved hardly matters to who waited longest, and takes long to count on many nodes.
+    small = relaxation.node_count <= state.parameters.relaxation_nodes
+    if small or loosest is relaxation or loose.open_tier is TierName.ADMITTED:
+        count(loose)
     settle_aggregate(loose)
     settle_exact(loose)
     if relaxation.free is state.problem.free:

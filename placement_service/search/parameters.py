@@ -36,6 +36,8 @@ class SearchParameters:
 
     #: The share of the time that bounds from a looser problem may take, where there is one.
     relaxation_share: float = 0.25
+    #: Nodes up to which reservations are counted there though it is known who is admitted.
+    relaxation_nodes: int = 500
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
     #: The same for a first try from the bound, which mostly settles a goal in two thirds of the

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from placement_service.entities.request import CPU, Policy, Snapshot
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.fewer_columns import with_fewer_columns
+from placement_service.formulation.fewer_columns import (
+    with_fewer_columns,
+    without_reservations,
+)
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from tests.scenario import Group, Scenario
@@ -126,3 +129,27 @@ def test_the_same_pods_fit_on_every_node(snapshot: Snapshot, data: st.DataObject
         for _ in range(4):
             pods = np.array([data.draw(st.integers(0, min(3, n))) for n in asked.tolist()])
             assert fits(before, node, pods) == fits(after, node, pods)
+
+
+def test_without_reservations_room_that_is_held_serves_everybody() -> None:
+    before = held_for_two(gpus=8, cpus=4)
+    after = without_reservations(before)
+    assert not any("beside" in name for name in after.columns)
+    # Pods of both owners ask for the same, so nothing tells them apart any longer.
+    assert after.class_count == before.class_count - 1
+    pods = np.array([1, 0, 0])
+    assert [fits(after, node, pods) for node in (0, 1)] == [True, True]
+
+
+@given(snapshot=with_reservations(snapshots(TINY, EVERYTHING)))
+def test_without_reservations_no_pod_finds_less_room(snapshot: Snapshot) -> None:
+    before = formulate(snapshot, Policy())
+    after = without_reservations(before)
+    event("looser" if after is not before else "as it was")
+    for gang, same in zip(before.gangs, after.gangs, strict=True):
+        for one, other in zip(gang.demands, same.demands, strict=True):
+            for node in range(before.node_count):
+                for times in (1, 2):
+                    mine = times * np.eye(before.class_count, dtype=np.int64)[one.pod_class]
+                    loose = times * np.eye(after.class_count, dtype=np.int64)[other.pod_class]
+                    assert fits(after, node, loose) >= fits(before, node, mine)
