@@ -16,11 +16,11 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
 6. Configure: the same columns where nodes are alike. Then decode and exchange again, and swap
    blocks.
 7. Places: which gangs can lie whole where they prefer to, a bound of topology.
-8. Aggregate: units on nodes without domains first (where hardly any gang names a domain, that
-   comes before decoding); then the model that counts alike parts of
-   gangs together settles goal after goal where it is small enough; where it is very small a
-   second time, after finding out which parts fit into which domains together. Where it is tiny it
-   comes after counting, and where it is small before blocks are filled.
+8. Aggregate: units on nodes without domains first (where no gang requires a domain, that comes
+   after decoding, and where hardly any names one before it); then the model that counts alike
+   parts of gangs together settles goal after goal where it is small enough; where it is very
+   small a second time, after finding out which parts fit into which domains together. Where it is
+   tiny it comes after counting, and where it is small before blocks are filled.
 9. Improve: both models settle neighbourhoods, one after another.
 10. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
    with every rule; then neighbourhoods continue.
@@ -195,7 +195,8 @@ def _improve(state: State) -> None:
             assigned = assign_blocks(state) if ahead is None else ahead.assigned
         with stage(Stage.AGGREGATE):
             # Where hardly any gang names a domain, nodes say who gets room.
-            by_nodes = not assigned and settle_loose(state, early=True)
+            few = state.parameters.loose_named
+            by_nodes = not assigned and settle_loose(state, plans=True, most_named=few)
         with stage(Stage.CONFIGURE):
             # Placing gangs one after another does not come near.
             configured = settle_configurations(state, unlike=True)
@@ -207,6 +208,9 @@ def _improve(state: State) -> None:
             if any(g.base >= 0 for g in state.problem.gangs):
                 # Placing gangs in another order finds room for sets long before block swaps do.
                 decode(state, first=False)
+        with stage(Stage.AGGREGATE):
+            # What blocks cannot tell, because nodes hold several pods, nodes do.
+            by_nodes = settle_loose(state, plans=True) or by_nodes
         if state.packs:
             with stage(Stage.EXCHANGE):
                 exchange_parts(state)

@@ -22,9 +22,10 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
 
 
-def settle_loose(state: State, *, early: bool = False) -> bool:
-    """Bounds of the goals before topology, and plans where no gang needs one domain; if `early`,
-    only there, and where most gangs name none. Returns whether it settled who gets room.
+def settle_loose(state: State, *, plans: bool = False, most_named: float = 1.0) -> bool:
+    """Bounds of the goals before topology, and plans where no gang needs one domain; if only
+    `plans` are sought, nothing elsewhere, nor where more than this share of the gangs name any.
+    Returns whether it settled who gets room.
     """
     problem, p = state.problem, state.parameters
     gangs = [g for g in problem.gangs if g.placeable and g.pending]
@@ -32,7 +33,8 @@ def settle_loose(state: State, *, early: bool = False) -> bool:
         return False
     bound = any(s.required >= 0 for g in gangs for s in g.scopes)
     places = not bound and not any(problem.special[d.pod_class] for g in gangs for d in g.demands)
-    if early and not (places and 2 * sum(bool(g.scopes) for g in gangs) < len(gangs)):
+    named = sum(bool(g.scopes) for g in gangs)
+    if plans and not (places and named <= most_named * len(gangs)):
         return False
     trees = state.counting.topology
     if any(trees.tree(g) is None for g in gangs):

@@ -221,6 +221,8 @@ class SearchParameters:
 
     #: Variables up to which the aggregate model without domains is tried.
     loose_variables: int = 12_000
+    #: The share of the gangs that name a domain up to which it comes before placing them in turn.
+    loose_named: float = 0.5
     #: Effort for each of its goals.
     loose_effort: float = 8.0
 

@@ -40,21 +40,21 @@ def empty(prefer: int = 0, pack: int = 0) -> State:
 def test_where_few_gangs_name_a_domain_nodes_say_at_once_who_gets_room(prefer: int) -> None:
     state = empty(prefer)
     assert not state.packs
-    assert settle_loose(state, early=True)
+    assert settle_loose(state, plans=True, most_named=DEFAULTS.loose_named)
     assert state.packs
     assert len(state.plan) == 4
 
 
 def test_where_most_gangs_name_a_domain_it_comes_later() -> None:
     state = empty(prefer=3)
-    assert not settle_loose(state, early=True)
+    assert not settle_loose(state, plans=True, most_named=DEFAULTS.loose_named)
     assert not state.plan
-    assert settle_loose(state)
+    assert settle_loose(state, plans=True)
 
 
 def test_where_a_gang_needs_a_domain_it_comes_later() -> None:
     state = empty(pack=1)
-    assert not settle_loose(state, early=True)
+    assert not settle_loose(state, plans=True)
     assert not state.plan
 
 
