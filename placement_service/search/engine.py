@@ -17,7 +17,8 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
    blocks.
 7. Places: which gangs can lie whole where they prefer to, a bound of topology.
 8. Aggregate: units on nodes without domains first (where no gang requires a domain, that comes
-   after decoding, and where hardly any names one before it); then the model that counts alike
+   after decoding, where hardly any names one before it, and where nodes hold pods of sizes that
+   are no multiples of each other after counting); then the model that counts alike
    parts of gangs together settles goal after goal where it is small enough; where it is very
    small a second time, after finding out which parts fit into which domains together. Where it is
    tiny it comes after counting, and where it is small before blocks are filled.
@@ -57,7 +58,7 @@ from placement_service.search.groundwork import Groundwork
 from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
-from placement_service.search.loose_stage import settle_loose
+from placement_service.search.loose_stage import nodes_come_first, settle_loose
 from placement_service.search.master_stage import count, decode
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
@@ -191,12 +192,16 @@ def _improve(state: State) -> None:
                 count(state)
             with stage(Stage.AGGREGATE):
                 settle_aggregate(state, most=state.parameters.aggregate_first_variables)
+        with stage(Stage.AGGREGATE):
+            nodes_first = nodes_come_first(state.problem)
+            by_nodes = nodes_first and settle_loose(state)
         with stage(Stage.FILL):
             assigned = assign_blocks(state) if ahead is None else ahead.assigned
         with stage(Stage.AGGREGATE):
             # Where hardly any gang names a domain, nodes say who gets room.
             few = state.parameters.loose_named
-            by_nodes = not assigned and settle_loose(state, plans=True, most_named=few)
+            if not (assigned or nodes_first):
+                by_nodes = settle_loose(state, plans=True, most_named=few)
         with stage(Stage.CONFIGURE):
             # Placing gangs one after another does not come near.
             configured = settle_configurations(state, unlike=True)
@@ -210,7 +215,8 @@ def _improve(state: State) -> None:
                 decode(state, first=False)
         with stage(Stage.AGGREGATE):
             # What blocks cannot tell, because nodes hold several pods, nodes do.
-            by_nodes = settle_loose(state, plans=True) or by_nodes
+            if not nodes_first:
+                by_nodes = settle_loose(state, plans=True) or by_nodes
         if state.packs:
             with stage(Stage.EXCHANGE):
                 exchange_parts(state)

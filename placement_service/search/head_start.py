@@ -23,6 +23,7 @@ from placement_service.search.assign_stage import assign
 from placement_service.search.block_stage import told
 from placement_service.search.groundwork import Ahead, Groundwork
 from placement_service.search.incumbent import Report, State, never
+from placement_service.search.loose_stage import nodes_come_first
 from placement_service.search.master_stage import count
 
 
@@ -59,7 +60,9 @@ def prepare(
 def _begins_with_blocks(problem: Problem) -> bool:
     """Whether nothing comes before blocks, and how long they take may change the answer."""
     policy = problem.policy
-    return not (policy.deterministic or policy.tolerances or any(g.home for g in problem.gangs))
+    if policy.deterministic or policy.tolerances or any(g.home for g in problem.gangs):
+        return False
+    return not nodes_come_first(problem)
 
 
 def _begun(

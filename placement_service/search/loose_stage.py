@@ -8,6 +8,9 @@ domains than necessary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 
 from placement_service.bounds.ways_to_count import usable_nodes
@@ -16,10 +19,23 @@ from placement_service.cp_sat.aggregate_variables import TooManyVariables
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.solving import Var
 from placement_service.entities.solution import TierName
-from placement_service.formulation.problem import Problem
+from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
+
+
+def nodes_come_first(problem: Problem) -> bool:
+    """Whether no gang needs a domain, and nodes hold several pods of sizes that are no multiples of
+    each other. Then hardly any node can be filled at will, and what fits blocks by the numbers of
+    pods mostly fits no nodes.
+    """
+    gangs = [g for g in problem.gangs if g.placeable and g.pending]
+    if not _may_be_anywhere(problem, gangs):
+        return False
+    sizes = sorted({int(problem.gpus[d.pod_class]) for g in gangs for d in g.demands} - {0})
+    beside = [n for n in sizes if n + sizes[0] <= problem.node_gpus_free.max(initial=0)]
+    return any(larger % smaller for smaller, larger in pairwise(beside))
 
 
 def settle_loose(state: State, *, plans: bool = False, most_named: float = 1.0) -> bool:
@@ -31,8 +47,7 @@ def settle_loose(state: State, *, plans: bool = False, most_named: float = 1.0) 
     gangs = [g for g in problem.gangs if g.placeable and g.pending]
     if state.packs or any(g.home for g in gangs):
         return False
-    bound = any(s.required >= 0 for g in gangs for s in g.scopes)
-    places = not bound and not any(problem.special[d.pod_class] for g in gangs for d in g.demands)
+    places = _may_be_anywhere(problem, gangs)
     named = sum(bool(g.scopes) for g in gangs)
     if plans and not (places and named <= most_named * len(gangs)):
         return False
@@ -74,6 +89,12 @@ def settle_loose(state: State, *, plans: bool = False, most_named: float = 1.0) 
 
     descend(state.goals, model, settle)
     return state.packs
+
+
+def _may_be_anywhere(problem: Problem, gangs: Sequence[Gang]) -> bool:
+    """Whether no gang needs a domain, and no rule across nodes says where pods lie."""
+    bound = any(s.required >= 0 for g in gangs for s in g.scopes)
+    return not bound and not any(problem.special[d.pod_class] for g in gangs for d in g.demands)
 
 
 def _size(problem: Problem) -> int:

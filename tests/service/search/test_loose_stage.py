@@ -13,8 +13,10 @@ from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import home_plan
+from placement_service.search import engine
+from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import State
-from placement_service.search.loose_stage import settle_loose
+from placement_service.search.loose_stage import nodes_come_first, settle_loose
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Scenario
@@ -56,6 +58,48 @@ def test_where_a_gang_needs_a_domain_it_comes_later() -> None:
     state = empty(pack=1)
     assert not settle_loose(state, plans=True)
     assert not state.plan
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first"),
+    [
+        ((1, 2, 4, 8), False),
+        ((2, 3), True),
+        # Beside these there is no room for another one.
+        ((2, 7, 8), False),
+        ((3, 5), True),
+        ((4, 6, 8), False),
+        ((5,), False),
+    ],
+)
+@pytest.mark.parametrize("pack", ["", "rack"])
+def test_nodes_come_first_where_pods_on_them_are_no_multiples_of_each_other(
+    sizes: tuple[int, ...], first: bool, pack: str
+) -> None:
+    scenario = Scenario("r1: a=8 b=8 | r2: c=8 d=8")
+    for gpus in sizes:
+        scenario = scenario.gang(f"g{gpus}", pods=1, gpus=gpus, prefer="rack", pack=pack)
+    problem = formulate(scenario.snapshot(), Policy())
+    assert nodes_come_first(problem) == (first and not pack)
+
+
+def test_where_nodes_come_first_they_do_so_in_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = empty(prefer=5)
+    assert nodes_come_first(state.problem)
+    ground = prepare(state.problem, deadline=state.deadline)
+    assert ground.ahead is None
+
+    def seek(state: State) -> bool:
+        assert state.packs
+        return False
+
+    monkeypatch.setattr(engine, "assign_blocks", seek)
+    tiny = replace(DEFAULTS, aggregate_first_variables=0)
+    start = to_solution(state.problem, {})
+    found = engine.search(
+        state.problem, start, deadline=state.deadline, report=lambda _: None, parameters=tiny
+    )
+    assert found.proven
 
 
 def test_a_model_that_tells_nodes_apart_is_not_built_where_it_would_be_too_large(
