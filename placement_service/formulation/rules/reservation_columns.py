@@ -39,13 +39,12 @@ class ReservationColumns:
     def __init__(self, draft: RuleDraft, ignoring: Classes) -> None:
         self._draft, self._ignoring = draft, ignoring
         self._templates = [t for _, t in draft.templates]
-        self._nodes = draft.snapshot.nodes
+        self._count_of_nodes = len(draft.snapshot.nodes)
         self._columns: dict[tuple[Classes, str], Ints] = {}
         self._asking: dict[str, Classes] = {}
 
-    def hold(self, n: int, held: Sequence[Held]) -> None:
+    def hold(self, n: int, node: Node, held: Sequence[Held]) -> None:
         """What all may use of a node who own none of some reservations, for each set of these."""
-        node = self._nodes[n]
         everyone = frozenset(range(len(self._templates)))
         nobody = [h.amounts for h in held if not h.owners]
         some = [h for h in held if h.owners]
@@ -84,7 +83,7 @@ class ReservationColumns:
                     self._draft.is_exact = False
                     self._withhold(n, resource, held)
                 return
-            self._columns[key] = np.full(len(self._nodes), UNLIMITED, dtype=np.int64)
+            self._columns[key] = np.full(self._count_of_nodes, UNLIMITED, dtype=np.int64)
         column = self._columns[key]
         column[n] = min(int(column[n]), max(0, node.free(resource) - held))
 
@@ -99,7 +98,7 @@ class ReservationColumns:
     def _withhold(self, n: int, resource: str, amount: int) -> None:
         table = self._draft.withheld
         if resource not in table:
-            table[resource] = np.zeros(len(self._nodes), dtype=np.int64)
+            table[resource] = np.zeros(self._count_of_nodes, dtype=np.int64)
         table[resource][n] += amount
 
 

@@ -8,6 +8,9 @@ from placement_service.entities.request import PodGang, PodSet, Snapshot
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.solution import Assignment
 
+#: The name of a gang or a pod, or a label.
+_Name = str | tuple[str, str]
+
 
 class Ownership:
     """Which reservations the pods of a set may use, as indices into the snapshot's."""
@@ -27,9 +30,9 @@ class Ownership:
         ]
         at = {r.name: (i,) for i, r in enumerate(snapshot.reservations)} if users else {}
         self._running = {pod: at.get((users or {}).get(pod, ""), ()) for pod in running}
-        #: By owner, and owners by the gang or else the pod that they name, "" for neither.
+        #: By owner, and owners by what they name (see `_name_of`).
         self._by_owner: dict[ReservationOwner, list[int]] = {}
-        self._naming: dict[str, list[ReservationOwner]] = {}
+        self._naming: dict[_Name, list[ReservationOwner]] = {}
         #: Whether nothing was left out.
         self.is_exact = True
         taken = set(users_that_run(snapshot))
@@ -46,7 +49,7 @@ class Ownership:
                 named.add(owner.pod)
                 if owner not in self._by_owner:
                     self._by_owner[owner] = []
-                    self._naming.setdefault(owner.gang or owner.pod, []).append(owner)
+                    self._naming.setdefault(_name_of(owner), []).append(owner)
                 self._by_owner[owner].append(i)
 
     def of(self, gang: PodGang, pod_set: PodSet) -> tuple[int, ...]:
@@ -59,7 +62,8 @@ class Ownership:
         found: set[int] = set()
         namespace, labels = gang.namespace, template.labels
         pods = {pod.name for pod in pod_set.pods}
-        for name in ("", gang.name, *(pods & self._naming.keys())):
+        names: Iterable[_Name] = ("", gang.name, *pods, *labels.items())
+        for name in names:
             for owner in self._naming.get(name, ()):
                 if owner.pod and owner.pod not in pods:
                     continue
@@ -69,6 +73,14 @@ class Ownership:
         if wanted is not None:
             found = {i for i in found if wanted.matches(self._reservations[i])}
         return tuple(sorted(found))
+
+
+def _name_of(owner: ReservationOwner) -> _Name:
+    """The gang that an owner names, or else the pod, or else one of its labels, "" for none of
+    these: with hundreds of owners most need not be looked at.
+    """
+    labels = owner.selector.match_labels if owner.selector is not None else ()
+    return owner.gang or owner.pod or (labels[0] if labels else "")
 
 
 def names_pods(reservation: Reservation) -> bool:

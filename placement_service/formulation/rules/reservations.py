@@ -34,7 +34,7 @@ from dataclasses import replace
 import numpy as np
 
 from placement_service.entities.node import HOSTNAME
-from placement_service.entities.request import Snapshot
+from placement_service.entities.request import Node, Snapshot
 from placement_service.entities.reservations import Reservation
 from placement_service.formulation.arrays import UNLIMITED, Ints
 from placement_service.formulation.indices import ClassIdx
@@ -88,7 +88,8 @@ class _Formulation:
     def __init__(self, draft: RuleDraft) -> None:
         self.draft = draft
         self.templates = [t for _, t in draft.templates]
-        self.nodes = draft.snapshot.nodes
+        #: The nodes with reservations: each is asked for several times.
+        self.nodes: dict[int, Node] = {}
         self.reservations = draft.snapshot.reservations
         self.ignoring = frozenset(c for c, t in enumerate(self.templates) if t.ignores_reservations)
         self.owners: dict[int, set[int]] = {}
@@ -102,7 +103,7 @@ class _Formulation:
         self.ruled: list[int] = []
         #: Where pods that require a reservation have one, and how many of them fit there.
         self.slots: dict[int, Ints] = {
-            c: np.zeros(len(self.nodes), dtype=np.int64)
+            c: np.zeros(len(draft.snapshot.nodes), dtype=np.int64)
             for c, t in enumerate(self.templates)
             if t.required_reservation is not None
         }
@@ -113,6 +114,7 @@ class _Formulation:
         for i, reservation in enumerate(self.reservations):
             if reservation.node in index:
                 on_node.setdefault(index[reservation.node], []).append(i)
+        self.nodes = {n: self.draft.snapshot.nodes[n] for n in on_node}
         for n, indices in on_node.items():
             self._on_node(n, indices)
         self.columns.add()
@@ -177,7 +179,8 @@ class _Formulation:
                 held = self._held(n, some)
             self.loses = True
         self.draft.is_exact = self.draft.is_exact and not self.loses
-        self.columns.hold(n, [*held, Held(frozenset(), beyond)] if beyond else held)
+        held = [*held, Held(frozenset(), beyond)] if beyond else held
+        self.columns.hold(n, self.nodes[n], held)
 
     def _beyond(self, n: int, reservations: Sequence[Reservation]) -> dict[str, int]:
         """What is held in all of resources of which the node has less. Nobody gets any of these: an

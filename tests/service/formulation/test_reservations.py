@@ -48,6 +48,23 @@ def test_an_owner_takes_the_rest_from_the_node() -> None:
     assert used(placed) == {"a-own-0": "held"}
 
 
+@pytest.mark.parametrize(
+    ("labels", "owns"),
+    [({"a": "1", "b": "2"}, True), ({"a": "1"}, False), ({"b": "2", "a": "2"}, False), ({}, False)],
+)
+def test_an_owner_has_all_labels_that_are_named(labels: dict[str, str], owns: bool) -> None:
+    both = ReservationOwner(selector=LabelSelector((("a", "1"), ("b", "2"))))
+    scenario = replace(HALF, reservations=(replace(HALF.reservations[0], owners=(both,)),))
+    placed = scenario.gang("a", Group("w", pods=1, gpus=6, labels=labels)).place()
+    placed.expect(placed=("a",) if owns else ())
+
+
+def test_whoever_has_any_label_may_own_what_names_none() -> None:
+    anybody = ReservationOwner(selector=LabelSelector())
+    scenario = replace(HALF, reservations=(replace(HALF.reservations[0], owners=(anybody,)),))
+    scenario.gang("a", Group("w", pods=1, gpus=6)).place().expect(placed=("a",))
+
+
 def test_what_owners_leave_stays_held() -> None:
     scenario = HALF.gang("a", Group("own", pods=1, gpus=1)).gang("b", pods=8, gpus=1, min=1)
     scenario.place().expect(new={"a": 1, "b": 4})
