@@ -10,7 +10,7 @@ time is over; its extras are not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -109,6 +109,13 @@ class EvictionRights:
         moves = policy.eviction is EvictionPolicy.REPACK
         self._above_limits = above_limits(snapshot, policy) if moves else {}
         self.in_turn = False
+        self._takes_turn: dict[tuple[int, str, bool], bool] = {}
+        #: The classes of gangs that may be reclaimed.
+        self._running = {
+            self._by_run_time(gang)
+            for gang in snapshot.gangs
+            if not gang.not_preemptible and any(group.running_count for group in gang.groups)
+        }
         self._reclaims_for = (
             self._entitled(snapshot, each_alone)
             if policy.eviction is EvictionPolicy.RECLAIM
@@ -129,15 +136,9 @@ class EvictionRights:
 
     def _entitled(self, snapshot: Snapshot, each_alone: bool) -> dict[str, frozenset[str]]:
         """By gang the queues on its way up that stay within their guarantee with it."""
-        now = self._as_of or 0
-        waiting = (g for g in snapshot.gangs if g.queue and not is_anew(g.name))
-        asking = sorted(
-            (g for g in waiting if any(r.pending_count for r in g.groups)),
-            key=lambda g: (-g.priority, g.reclaims_later, now if g.created is None else g.created),
-        )
         taken: Counter[str] = Counter()
         found: dict[str, frozenset[str]] = {}
-        for gang in asking:
+        for gang in self._in_turn(snapshot):
             gpus, least = self.asked(gang)
             if not self._may_come(gang, least):
                 continue
@@ -146,7 +147,9 @@ class EvictionRights:
                 left = self._guaranteed(queue) - self._used[queue]
                 if left <= 0 or least > left:
                     continue
-                if gpus + taken[queue] <= left:
+                if not self.takes_turn(gang):
+                    pass
+                elif gpus + taken[queue] <= left:
                     taken[queue] += gpus
                 else:
                     self.in_turn = True
@@ -155,6 +158,42 @@ class EvictionRights:
                 mine.add(queue)
             found[gang.name] = frozenset(mine)
         return found
+
+    def _in_turn(self, snapshot: Snapshot) -> Iterator[PodGang]:
+        """Gangs that wait in queues, the most important and oldest first, and each behind the one
+        that it is based on: without that it gets nothing.
+        """
+        now = self._as_of or 0
+        asking = sorted(
+            (
+                gang
+                for gang in snapshot.gangs
+                if gang.queue
+                and not is_anew(gang.name)
+                and any(g.pending_count for g in gang.groups)
+            ),
+            key=lambda g: (-g.priority, g.reclaims_later, now if g.created is None else g.created),
+        )
+        by_name = {gang.name: gang for gang in asking}
+        done: set[str] = set()
+        for gang in asking:
+            for one in (by_name.get(gang.base_gang), gang):
+                if one is not None and one.name not in done:
+                    done.add(one.name)
+                    yield one
+
+    def takes_turn(self, gang: PodGang) -> bool:
+        """Whether a gang can gain by reclaiming: it may not preempt all that it could reclaim."""
+        key = gang.priority, gang.queue, gang.never_preempts
+        if key not in self._takes_turn:
+            self._takes_turn[key] = any(
+                not (gang.priority > one.priority and not gang.never_preempts)
+                or not one.may_be_preempted
+                for one in self._running
+                if (pair := self._first_that_differ(gang.queue, one.queue)) is not None
+                and self._used[pair.theirs] > self._guaranteed(pair.theirs)
+            )
+        return self._takes_turn[key]
 
     def _may_come(self, gang: PodGang, least: int) -> bool:
         """Whether a gang could come at all; else it would keep others from reclaiming."""

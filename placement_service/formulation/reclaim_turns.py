@@ -80,7 +80,8 @@ def _shape(snapshot: Snapshot) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
 
 def _asking(snapshot: Snapshot, rights: EvictionRights) -> Iterator[_Asking]:
     for i, gang in enumerate(snapshot.gangs):
-        if not is_anew(gang.name) and rights.winner(gang).reclaims_for:
+        reclaims = rights.winner(gang).reclaims_for and rights.takes_turn(gang)
+        if reclaims and not is_anew(gang.name):
             least = rights.asked(gang).least
             lacks = {q: n for q, n in rights.lacks(gang.queue).items() if n >= least}
             yield _Asking(i, gang, least, lacks)

@@ -95,8 +95,13 @@ def _unnamed(plan: Plan, named: set[str]) -> Mapping[str, Sequence[EvictedPod]]:
     for node, pods in plan.new_by_node:
         gone = plan.evicted_by_node.get(node.name, ())
         reclaimed = [v for v in gone if v.eviction.kind is EvictionKind.RECLAIM]
-        for name in {pod.gang.name for pod in pods} - named if reclaimed else ():
-            found[name] += reclaimed
+        for gang in {pod.gang.name: pod.gang for pod in pods}.values() if reclaimed else ():
+            # Those that stand above a victim have its room anyway.
+            others = [
+                v for v in reclaimed if gang.never_preempts or gang.priority <= v.gang.priority
+            ]
+            if others and gang.name not in named:
+                found[gang.name] += others
     return found
 
 

@@ -32,10 +32,11 @@ def waiting(name: str, gpus: int, *, age: int = 0, priority: int = 0, extras: in
     return replace(made, queue="queues/a", created=NOW - age, priority=priority)
 
 
-def question(*gangs: PodGang, guaranteed: int = 8) -> Snapshot:
-    """Two nodes that are full of extras of a gang of queue "b"."""
+def question(*gangs: PodGang, guaranteed: int = 8, theirs: int = 0) -> Snapshot:
+    """Two nodes that are full of extras of a gang of queue "b"; `theirs` is its priority."""
     queues = (Queue("queues/a", guaranteed={GPUS: guaranteed}), Queue("queues/b"))
-    old = replace(running("old", *["n0"] * 4, *["n1"] * 4, gpus=2, minimum=2), queue="queues/b")
+    old = running("old", *["n0"] * 4, *["n1"] * 4, gpus=2, minimum=2, priority=theirs)
+    old = replace(old, queue="queues/b")
     nodes = tuple(node(f"n{i}", used=8) for i in range(2))
     return Snapshot(nodes, (old, *gangs), as_of=NOW, queues=queues)
 
@@ -62,7 +63,7 @@ def entitled(snapshot: Snapshot) -> list[str]:
 def test_those_reclaim_whose_minimums_are_the_most(
     gangs: Sequence[PodGang], first: list[str], then: list[str] | None
 ) -> None:
-    asked = question(*gangs)
+    asked = question(*gangs, theirs=9)
     assert entitled(asked) == first
     turned = other_turns(asked, RECLAIM)
     assert (None if turned is None else entitled(turned.snapshot)) == then
@@ -74,6 +75,41 @@ def test_of_equals_the_oldest_reclaim() -> None:
     turned = other_turns(question(small, *equals), RECLAIM)
     assert turned is not None
     assert entitled(turned.snapshot) == ["old1"]
+
+
+def test_of_several_queues_that_reclaims_first_which_gets_most() -> None:
+    """They share what is guaranteed to the queue above them."""
+    small = [replace(waiting(n, 3, age=60), queue="queues/a0") for n in ("x", "y")]
+    large = replace(waiting("large", 8), queue="queues/a1")
+    asked = question(*small, large)
+    below = [Queue(f"queues/a{i}", "queues/a", guaranteed={GPUS: 8}) for i in range(2)]
+    asked = replace(asked, queues=(*asked.queues, *below))
+    turned = other_turns(asked, RECLAIM)
+    assert turned is not None
+    rights = EvictionRights(turned.snapshot, RECLAIM)
+    mine = {g.name[-5:]: rights.winner(g).reclaims_for for g in turned.snapshot.gangs[1:]}
+    assert [name for name, queues in mine.items() if "queues/a" in queues] == ["large"]
+
+
+def test_a_base_reclaims_before_what_is_based_on_it() -> None:
+    base = waiting("base", 4)
+    scaled = replace(waiting("scaled", 4, age=60), base_gang=base.name)
+    assert entitled(question(scaled, base, guaranteed=4)) == ["base"]
+
+
+def test_gangs_that_may_preempt_leave_the_guarantee_to_others() -> None:
+    """All of them lie on the node of one pod, which goes for those that reclaim."""
+    urgent = waiting("urgent", 1, priority=9)
+    asked = question(urgent, waiting("x", 2), waiting("y", 2), guaranteed=4)
+    old = replace(running("old", "n0", gpus=8), queue="queues/b")
+    asked = replace(asked, nodes=asked.nodes[:1], gangs=(old, *asked.gangs[1:]))
+    defects = Defects()
+    found = ask(
+        Request(asked, RECLAIM, LONG), stages=stages(ending_with(search)), report_defect=defects
+    )
+    assert [g.placed for g in found.gangs] == [False, True, True, True]
+    assert found.termination.optimal
+    assert not defects
 
 
 def test_extras_wait_that_are_not_guaranteed() -> None:
@@ -90,7 +126,7 @@ def test_extras_of_a_running_gang_leave_room_for_the_minimum_of_another() -> Non
     [pods] = group.pod_sets
     waits = replace(pods, pods=gang("grows", pods=9, gpus=2).groups[0].pod_sets[0].pods[1:])
     grows = replace(grows, groups=(replace(group, pod_sets=(waits,)),))
-    turned = other_turns(question(grows, waiting("a", 4)), RECLAIM)
+    turned = other_turns(question(grows, waiting("a", 4), theirs=9), RECLAIM)
     assert turned is not None
     # Six GPUs are left of the guarantee, four for the minimum.
     assert [g.groups[0].pending_count for g in turned.snapshot.gangs[1:]] == [1, 4]
