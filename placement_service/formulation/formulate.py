@@ -191,7 +191,8 @@ def _with_loose_rows(problem: Problem, exact: bool) -> Problem:
     it may, if enough of what runs there goes. `exact` is what it would be but for that.
     """
     rows = tuple(row.loosened() for row in problem.queue_rows)
-    return replace(problem, relaxation=replace(problem, queue_rows=rows, exact=exact))
+    loosened = replace(problem, queue_rows=rows, exact=exact)
+    return replace(problem, relaxation=loosened, loosened=loosened)
 
 
 def _asks(gangs: Iterable[Gang]) -> Iterator[queues.Ask]:

@@ -266,6 +266,9 @@ class Problem:
     bounds_topology: bool = True
     #: The same question with looser columns, whose bounds hold for this one where it is not exact.
     relaxation: Problem | None = None
+    #: The same question but for queues above their limits, into which something new may come there,
+    #: if enough of what runs in them goes.
+    loosened: Problem | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         # `eligible` is most of a large problem, so it is pickled as bits.

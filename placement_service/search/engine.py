@@ -118,7 +118,9 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
     elif not tolerances:
         # Known at once: no plan admits more than all gangs.
         state.tell()
-    if problem.relaxation is not None and not tolerances:
+    if not tolerances:
+        if problem.loosened is not problem.relaxation:
+            _prove(state, problem.loosened, start)
         _prove(state, problem.relaxation, start)
     others: list[Plan] = []
     if tolerances:
@@ -155,10 +157,12 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
     return state.solution(final=True)
 
 
-def _prove(state: State, relaxation: Problem, start: Solution) -> None:
+def _prove(state: State, relaxation: Problem | None, start: Solution) -> None:
     """Bounds from a looser problem; its plans may break rules, so they are dropped, except where it
     differs in the queues alone, which every plan is held against.
     """
+    if relaxation is None:
+        return
     late = time.monotonic() + state.at_most(state.left * state.parameters.relaxation_share)
     loose = State(relaxation, start, late, lambda solution: None, state.parameters)
     loosest = without_reservations(relaxation)

@@ -196,6 +196,22 @@ def test_room_is_made_within_the_limit_of_a_queue() -> None:
     assert [b.gang[-3:] for b in result.bindings] == ["two"]
 
 
+@pytest.mark.parametrize(("limit", "gone"), [(2, ["s0", "s1"]), (3, ["s0"])])
+def test_a_queue_above_its_limit_changes_beside_shares_that_wait(
+    limit: int, gone: list[str]
+) -> None:
+    """Four GPUs run in it, for one of which the room of one gang would be enough."""
+    queues = (Queue("queues/q", limit={GPUS: limit}),)
+    old = [replace(has(f"s{i}", f"h{i}", 0, 1), queue="queues/q") for i in range(2)]
+    mine = replace(urgent(1, 5), queue="queues/q")
+    shares = renamed(asking(HALF, pods=9), "shares")
+    nodes = tuple(board(*range(2), gpus=2, name=f"h{i}") for i in range(2))
+    result = answer(Snapshot(nodes, (*old, mine, shares), queues=queues), PREEMPT)
+    assert result.evicted() == gone
+    assert [b.gang for b in result.bindings] == [mine.name]
+    assert result.solution.proven
+
+
 def test_half_a_gpu_that_is_guaranteed_is_reclaimed() -> None:
     half = {MILLIGPUS: 500}
     queues = (Queue("queues/a", guaranteed=half), Queue("queues/b", guaranteed=half))
