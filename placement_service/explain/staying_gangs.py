@@ -99,7 +99,8 @@ class StayingGangs:
         if extras > 0 and self._moves and self._by_priority:
             said = "for extras, which come with their priority"
             yield Protection(f"waits {said}", f"wait {said}")
-        if gang.queue not in self._queues:
+        in_place = stays_in_place(gang, moves=self._moves)
+        if gang.queue not in self._queues and not in_place:
             said = f"in queue {queue_word(gang.queue)}, which does not exist"
             yield Protection(f"is {said}", f"are {said}", gang.queue)
         untold = sum(len(group.fixed_pods) for group in gang.groups)
@@ -125,7 +126,7 @@ class StayingGangs:
                 yield Protection(f"has pods {rule}", f"have pods {rule}")
         for words, among in self._by_pods.items():
             yield from words.of(sum(pod.name in among for pod, _ in pods))
-        if not stays_in_place(gang, moves=self._moves) and not keeps_its_levels(gang, self._nodes):
+        if not in_place and not keeps_its_levels(gang, self._nodes):
             said = "run in one domain of a level that"
             yield Protection(f"does not {said} it requires", f"do not {said} they require")
         if self._moves and adds_topology(gang, self._growing):

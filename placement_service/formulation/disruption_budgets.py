@@ -1,7 +1,7 @@
 """Disruption budgets over the running pods that may give way.
 
-A budget allows some of its pods to go. Only budgets that could be exceeded are kept: those that
-allow nothing keep their gangs closed (see `running_gangs`).
+A budget allows some of its pods to go. Only budgets that could be exceeded are kept: gangs without
+extras of which some pod may not go at all are not open (see `running_gangs`).
 """
 
 from __future__ import annotations

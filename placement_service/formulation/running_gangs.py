@@ -11,16 +11,17 @@ covers evictions without code of its own:
 Which gang may use the room of which victim is a matter of `eviction_rights`; it becomes
 columns of room here, one for each group of gangs that may not use all of it.
 
-A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
-a disruption budget that allows nothing), when it lacks a pod of its minimum (but see
-`running_parts`), when not every pod of it is told with its node, when it is the base of a gang that
-stays, when its queue is not there, when nothing says which of the listed devices of its nodes it
-has, or what is left beside those that stay (`devices`), when its nodes hold more than they have or
-more for owners, when one of its pods breaks a rule about other pods or ports where it is
-(`running_rules`), when its pods require reservations or want network devices, and when they use
-reservations of which it is not simply said what these hold once they have gone
-(`rules.reservations.take_back`). Where extras come with their priority it stays, too, if it has
-extras and its minimum must run: that is a priority above all others, which its extras do not have.
+A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible, a
+disruption budget that allows nothing for all of it, or for any of it where it has no extras), when
+it lacks a pod of its minimum (but see `running_parts`), when not every pod of it is told with its
+node, when it is the base of a gang that stays, when its queue is not there and it waits for more or
+would move, when nothing says which of the listed devices of its nodes it has, or what is left
+beside those that stay (`devices`), when its nodes hold more than they have or more for owners, when
+one of its pods breaks a rule about other pods or ports where it is (`running_rules`), when its pods
+require reservations or want network devices, and when they use reservations of which it is not
+simply said what these hold once they have gone (`rules.reservations.take_back`). Where extras come
+with their priority it stays, too, if it has extras and its minimum must run: that is a priority
+above all others, which its extras do not have.
 
 Pods with required affinity and pods that are spread may be evicted but not moved: these rules bind
 a pod that comes, and not one that stays. Neither are pods on nodes that would not take them again,
@@ -157,11 +158,16 @@ def gangs_that_may_go(snapshot: Snapshot, policy: Policy) -> frozenset[int]:
 
 def _could_give_way(gang: PodGang, snapshot: Snapshot, rights: EvictionRights) -> bool:
     """Whether the rules let some pod of a gang go, whether or not the problem can express it."""
+    return rights.may_be_disturbed(gang) and _is_let_go(gang, snapshot)
+
+
+def _is_let_go(gang: PodGang, snapshot: Snapshot) -> bool:
+    """Whether disruption budgets let some pod of a gang go."""
     told = (s for group in gang.groups for s in group.pod_sets if s.bound_pods)
     may_go = [not _in_closed_budget(gang, s.template, snapshot) for s in told]
     # Without extras, or where it lacks pods, all of it goes or nothing.
     some = has_extras(gang) and not gang.is_pending
-    return rights.may_be_disturbed(gang) and any(may_go) and (some or all(may_go))
+    return any(may_go) and (some or all(may_go))
 
 
 def _held_by_others(snapshot: Snapshot, rights: EvictionRights) -> frozenset[str]:
@@ -194,7 +200,7 @@ def _able(
     keeps_apart = moves and has_many_terms(snapshot)
     for index, gang in enumerate(snapshot.gangs):
         if (
-            gang.queue in queues
+            (gang.queue in queues or stays_in_place(gang, moves=moves))
             and not (moves and adds_topology(gang, grows))
             and not (gang.base_gang in short and any(pending(gang)))
             and not (by_priority and _places_extras_first(gang, rights, moves=moves))
@@ -212,12 +218,7 @@ def _able(
             and _tells_devices(gang, nodes, policy)
             and not (overbooked and any(p.node in overbooked for p in running(gang)))
             and (stays_in_place(gang, moves=moves) or keeps_its_levels(gang, nodes))
-            and not any(
-                _in_closed_budget(gang, s.template, snapshot)
-                for group in gang.groups
-                for s in group.pod_sets
-                if s.bound_pods
-            )
+            and _is_let_go(gang, snapshot)
         ):
             yield index
 

@@ -73,6 +73,7 @@ def open_for_evictions(
         if s.pods
     }
     kept_back = KeptBack(snapshot, chosen, rights)
+    queues = {queue.name for queue in snapshot.queues}
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
     closed: dict[SetOf, frozenset[int]] = {}
@@ -113,7 +114,8 @@ def open_for_evictions(
         if i in chosen:
             gangs.append(
                 opened(
-                    gang,
+                    # Nothing new comes of a gang whose queue is not there.
+                    gang if gang.queue in queues else replace(gang, queue=""),
                     groups,
                     MUST_RUN if i in kept or rights.keeps_its_minimum(gang) else gang.priority,
                     moves=False,

@@ -78,7 +78,10 @@ def test_the_gang_of_these_cases_is_open() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda g: replace(g, queue="queues/lost"), id="its queue is not there"),
+        pytest.param(
+            lambda g: and_waiting(g, queue="queues/lost"),
+            id="its queue is not there, and it waits for more",
+        ),
         pytest.param(lambda g: replace(g, unsupported=("x",)), id="it is refused"),
         pytest.param(
             lambda g: replace(with_group(g, min_replicas=0), start=1490, minimum_run_time=60),
@@ -109,6 +112,7 @@ def _near(level: str) -> PodAffinityTerm:
 @pytest.mark.parametrize(
     "change",
     [
+        pytest.param(lambda g: replace(g, queue="queues/lost"), id="its queue is not there"),
         pytest.param(lambda g: asking(g, compute_domain="d"), id="ComputeDomain"),
         pytest.param(lambda g: asking(g, ignores_reservations=True), id="ignores reservations"),
         pytest.param(lambda g: asking(g, required_affinity=(_near("rack"),)), id="attracted"),

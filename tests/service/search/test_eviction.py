@@ -116,6 +116,36 @@ def test_a_budget_is_not_passed() -> None:
     assert kept.solution.proven
 
 
+@pytest.mark.parametrize("policy", [PREEMPT, REPACK])
+def test_extras_go_beside_pods_that_a_budget_keeps(policy: Policy) -> None:
+    """A gang of one pod that may not go, and of two others of which one is an extra."""
+    head, tail = (running("old", *nodes, gpus=4).groups[0] for nodes in (["n0"], ["n0", "n1"]))
+    [kept], [others] = head.pod_sets, tail.pod_sets
+    kept = replace(kept, template=replace(kept.template, labels={"app": "kept"}))
+    pods = tuple(replace(p, name=f"{p.name}-tail") for p in others.bound_pods)
+    groups = (
+        replace(head, pod_sets=(kept,)),
+        replace(tail, name="tail", min_replicas=1, pod_sets=(replace(others, bound_pods=pods),)),
+    )
+    old = replace(running("old", "n0"), groups=groups)
+    selector = LabelSelector((("app", "kept"),))
+    budget = DisruptionBudget("namespaces/ml/poddisruptionbudgets/b", selector, 0)
+    nodes = (node("n0", used=8), node("n1", used=4), node("n2", gpus=4))
+    question = Snapshot(nodes, (old, urgent()), disruption_budgets=(budget,))
+    result = answer(question, policy)
+    assert [e.node for e in result.evictions] == ["nodes/n1"]
+    assert len(result.bindings) == 1
+    assert result.solution.proven
+
+
+def test_a_gang_goes_whose_queue_is_not_there() -> None:
+    old = replace(running("old", "n0", gpus=8), queue="queues/lost")
+    queues = (Queue("queues/a"),)
+    result = answer(replace(cluster(old, urgent()), queues=queues), PREEMPT)
+    assert result.evicted() == ["old"]
+    assert result.solution.proven
+
+
 def test_a_queue_reclaims_what_is_guaranteed_to_it() -> None:
     queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b", guaranteed={GPUS: 8}))
     victims = [replace(running(f"b{i}", f"n{i}", gpus=8), queue="queues/b") for i in (0, 1)]
