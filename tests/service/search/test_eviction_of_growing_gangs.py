@@ -229,3 +229,25 @@ def test_who_is_based_on_a_gang_without_a_minimum_needs_none_of_its_pods() -> No
     assert result.evicted() == ["base"]
     assert sorted(bound(result)) == ["follower", "urgent"]
     assert result.solution.proven
+
+
+def test_the_model_of_victims_keeps_no_group_below_its_minimum() -> None:
+    """Both groups have pods alike, and only the node of the second has what is wanted."""
+    large, small = (running("old", *nodes).groups[0] for nodes in (["n0", "n0"], ["n1"]))
+    [pods] = small.pod_sets
+    others = replace(pods, bound_pods=(replace(pods.bound_pods[0], name=f"{large.name}-other"),))
+    groups = (
+        replace(large, min_replicas=1),
+        replace(small, name="small", pod_sets=(others,)),
+    )
+    old = replace(running("old", "n0"), groups=groups)
+    there = replace(urgent(4).groups[0].pod_sets[0].template, node_selector=(("is", "there"),))
+    mine = urgent(4)
+    [group] = mine.groups
+    [asked] = group.pod_sets
+    mine = replace(mine, groups=(replace(group, pod_sets=(replace(asked, template=there),)),))
+    question = Snapshot(
+        (node("n0", used=8), node("n1", gpus=4, used=4, **{"is": "there"})), (old, mine)
+    )
+    result = answer(question, PREEMPT, SearchParameters(victim_gangs=1))
+    assert (len(result.evictions), result.solution.proven) == (3, True)
