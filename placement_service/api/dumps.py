@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -25,7 +26,8 @@ logger = logging.getLogger(__name__)
 #: The names of dumps, and of those that are being written.
 _DUMPS = "????????T??????-????????????????.binpb"
 _ANSWER = ".answer.binpb"
-_UNFINISHED = (f".{_DUMPS}.tmp", f".{_DUMPS.removesuffix('.binpb')}{_ANSWER}.tmp")
+_ANSWERS = f"{_DUMPS.removesuffix('.binpb')}{_ANSWER}"
+_UNFINISHED = (f".{_DUMPS}.tmp", f".{_ANSWERS}.tmp")
 
 
 class Dumps:
@@ -41,10 +43,16 @@ class Dumps:
         self._lock = threading.Lock()
         self._saved: dict[str, str] = {}
         if folder is not None:
-            # It was left by a server that was killed while writing.
-            for pattern in _UNFINISHED:
-                for path in folder.glob(pattern):
-                    path.unlink(missing_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                # They were left by a server that was killed while writing.
+                for pattern in _UNFINISHED:
+                    for path in folder.glob(pattern):
+                        path.unlink(missing_ok=True)
+                # Whoever wants dumps learns it now, not after the defect.
+                tempfile.TemporaryFile(dir=folder).close()
+            except OSError as error:
+                logger.warning("no dump can be saved in %s: %s", folder, error.strerror)
 
     def save(
         self,
@@ -100,8 +108,11 @@ class Dumps:
             os.replace(temporary, folder / name)
             with self._lock:
                 self._make_room(folder)
-        except OSError:
-            logger.exception("the dump %s could not be written", name)
+        except OSError as error:
+            logger.error("the dump %s could not be written: %s", name, error.strerror)
+            with self._lock:
+                # The next time there may be room.
+                self._saved = {d: saved for d, saved in self._saved.items() if saved != name}
             with contextlib.suppress(OSError):
                 temporary.unlink()
 
@@ -116,6 +127,11 @@ class Dumps:
             if place and (place >= self._maximum or size > self._most_bytes):
                 for one in both:
                     one.unlink(missing_ok=True)
+        # An answer is of no use where there was no space for its request.
+        for answer in folder.glob(_ANSWERS):
+            name = f"{answer.name.removesuffix(_ANSWER)}.binpb"
+            if name not in self._saved.values() and not (folder / name).exists():
+                answer.unlink(missing_ok=True)
 
 
 def main() -> None:

@@ -6,6 +6,8 @@ import stat
 import threading
 from pathlib import Path
 
+import pytest
+
 from placement.v1 import ComputePlacementResponse, Placement
 from placement_service.api.dumps import Dumps
 
@@ -50,14 +52,39 @@ def test_what_a_killed_server_left_half_written_is_deleted(tmp_path: Path) -> No
     assert [p.name for p in tmp_path.iterdir()] == [".notes.tmp"]
 
 
+def test_answers_whose_requests_found_no_space_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "20200101T000000-0000000000000000.answer.binpb").write_text("")
+    name = Dumps(tmp_path, 2).save(b"request")
+    wait_for_writers()
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
 def test_without_folder_nothing_is_saved() -> None:
     assert Dumps(None, 2).save(b"request") == ""
 
 
-def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_does_no_harm(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("")
-    assert Dumps(tmp_path / "file", 2).save(b"request")
+    dumps = Dumps(tmp_path / "file", 2)
+    assert f"no dump can be saved in {tmp_path / 'file'}: File exists" in caplog.text
+    assert dumps.save(b"request")
     wait_for_writers()
+    assert "could not be written: File exists" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_what_could_not_be_saved_is_tried_again(tmp_path: Path) -> None:
+    folder = tmp_path / "file"
+    folder.write_text("")
+    dumps = Dumps(folder, 2)
+    dumps.save(b"request")
+    wait_for_writers()
+    folder.unlink()
+    name = dumps.save(b"request")
+    wait_for_writers()
+    assert (folder / name).read_bytes() == b"request"
 
 
 def test_dumps_take_no_more_than_so_many_bytes_with_their_answers(tmp_path: Path) -> None:
