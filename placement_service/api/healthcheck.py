@@ -15,6 +15,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from placement_service.api.settings import Settings
 
+#: A proxy of the environment has another machine as its own.
+_OPTIONS = (("grpc.enable_http_proxy", 0),)
+
 
 def main() -> None:
     """Ends with status 0 when the service is healthy, else with 1 and the reason."""
@@ -47,7 +50,7 @@ def ailment(settings: Settings, *, timeout: float, alive: bool = False) -> str:
 def _channel(settings: Settings) -> grpc.Channel:
     address = f"localhost:{settings.port}"
     if settings.tls_certificate is None or settings.tls_key is None:
-        return grpc.insecure_channel(address)
+        return grpc.insecure_channel(address, options=_OPTIONS)
     own = settings.tls_certificate.read_bytes()
     # Without an authority of clients only the certificate itself can be trusted.
     roots = own if settings.tls_client_ca is None else settings.tls_client_ca.read_bytes()
@@ -58,6 +61,7 @@ def _channel(settings: Settings) -> grpc.Channel:
             private_key=settings.tls_key.read_bytes(),
             certificate_chain=own,
         ),
+        options=_OPTIONS,
     )
 
 

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from placement import v1
-from placement.client import PlacementClient
+from placement.client import PlacementClient, channel_options
 from placement.errors import (
     BusyError,
     DeadlineTooShortError,
@@ -212,7 +212,7 @@ def test_an_interrupt_from_the_keyboard_cancels_the_call() -> None:
     program = """
 import signal, sys
 from placement import v1
-from placement.client import PlacementClient
+from placement.client import PlacementClient, channel_options
 from placement.v1 import ComputePlacementRequest
 # A process that was started in the background ignores it from birth.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -328,3 +328,11 @@ def test_large_messages_are_short_in_a_notebook_and_whole_as_text() -> None:
     assert len(repr(placement)) < 120
     assert str(placement).count("bindings {") == 1000
     assert repr(v1.ComputePlacementRequest()) == "<ComputePlacementRequest: empty>"
+
+
+def test_a_proxy_is_not_asked_for_a_service_on_this_machine() -> None:
+    passing = ("grpc.enable_http_proxy", 0)
+    for near in ("localhost:1", "127.0.0.2:1", "[::1]:1", "dns:///localhost:1", "ipv4:127.0.0.1:1"):
+        assert passing in channel_options(near)
+    for far in ("placement.svc:1", "localhost.example:1", "dns:///placement:1", "10.127.0.1:1"):
+        assert passing not in channel_options(far)

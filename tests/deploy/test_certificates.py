@@ -54,3 +54,10 @@ def test_controller_and_service_know_each_other_by_certificates(certificates: Pa
         settings = ServiceSettings(host="127.0.0.1", port=port, **files)  # type: ignore[arg-type]
         assert ailment(settings, timeout=LONG) == ""
     assert "no answer" in ailment(settings, timeout=1)
+
+
+def test_the_health_check_passes_by_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with serve() as address:
+        port = int(address.rpartition(":")[2])
+        assert ailment(ServiceSettings(port=port), timeout=LONG, alive=True) == ""

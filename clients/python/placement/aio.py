@@ -13,7 +13,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 import grpc
 
-from placement.client import CHANNEL_OPTIONS, DEFAULT_TIMEOUT
+from placement.client import DEFAULT_TIMEOUT, channel_options
 from placement.errors import InvalidRequestError, SnapshotUnknownError, from_rpc_error
 from placement.local_snapshot import LocalSnapshot
 from placement.sessions import PlanningRequest, about
@@ -109,9 +109,9 @@ class AsyncPlacementClient:
         self._own_channel: grpc.aio.Channel | None = None
         if isinstance(target, str):
             channel = self._own_channel = (
-                grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+                grpc.aio.insecure_channel(target, options=channel_options(target))
                 if credentials is None
-                else grpc.aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
+                else grpc.aio.secure_channel(target, credentials, options=channel_options(target))
             )
         elif credentials is None:
             channel = target

@@ -10,6 +10,7 @@ a newer request.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self, TypeVar
@@ -68,7 +69,7 @@ _SERVICE_CONFIG = {
     ],
 }
 
-CHANNEL_OPTIONS = (
+CHANNEL_OPTIONS: tuple[tuple[str, str | int], ...] = (
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
     # gRPC does not retry a request that is larger than this buffer; its default, 256 KiB, is less
     # than the snapshot of a small cluster.
@@ -78,6 +79,18 @@ CHANNEL_OPTIONS = (
     # A hundred violations do not fit the default, 8 KiB, and the error would be lost whole.
     ("grpc.max_metadata_size", 2**20),
 )
+
+
+#: This machine, as a target names it.
+_LOOPBACK = re.compile(r"(?:\w+:/*)?(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?")
+
+
+def channel_options(target: str) -> tuple[tuple[str, str | int], ...]:
+    """The options of a channel to that address."""
+    if not _LOOPBACK.fullmatch(target):
+        return CHANNEL_OPTIONS
+    # gRPC would ask the proxy of `http_proxy`, whose own machine is another one.
+    return (*CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0))
 
 
 def tls(
@@ -122,9 +135,9 @@ class PlacementClient:
         self._own_channel: grpc.Channel | None = None
         if isinstance(target, str):
             channel = self._own_channel = (
-                grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+                grpc.insecure_channel(target, options=channel_options(target))
                 if credentials is None
-                else grpc.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
+                else grpc.secure_channel(target, credentials, options=channel_options(target))
             )
         elif credentials is None:
             channel = target
