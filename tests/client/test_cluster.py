@@ -78,6 +78,14 @@ def test_without_any_the_error_says_what_was_looked_for(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("content", [b"# Title\na: b: c\n", b"[]", b"word", b"\x9b"])
+def test_what_is_no_kubeconfig_is_told(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(content)
+    with pytest.raises(ApiError, match="is no kubeconfig"):
+        Connection.connect(kubeconfig=str(file))
+
+
 def test_a_context_that_is_not_there_is_named(cluster: Cluster) -> None:
     with pytest.raises(ApiError, match="zzz"):
         Connection.connect(kubeconfig=str(cluster.kubeconfig()), context="zzz")

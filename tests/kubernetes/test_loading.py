@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from placement.kubernetes import Objects, load
+from placement.kubernetes.kinds import meant
 from placement.kubernetes.objects import not_a_name
 from tests.kubernetes.build import Body, container, node, pod, priority_class, problems, said
 
@@ -184,9 +185,17 @@ def test_unknown_kinds_are_named_once_with_their_number() -> None:
     )
     assert said(objects.warnings) == (
         "ConfigMap (v1): 2 objects of this kind skipped: it is not read",
-        "PodGang (scheduling.grove.io/v1alpha1): 1 object of this kind skipped: it is not read",
+        "PodGang (scheduling.grove.io/v1alpha1): 1 object of this kind skipped: it is not read;"
+        " is PodGang of scheduler.grove.io meant?",
     )
     assert not objects.problems
+
+
+def test_a_kind_in_another_spelling_is_answered_with_the_right_one() -> None:
+    assert [meant("v1", name) for name in ("pod", "Pods", "Service")] == ["Pod", "Pod", ""]
+    # Such objects come with others of the same groups.
+    assert meant("grove.io/v1alpha1", "PodClique") == ""
+    assert meant("batch/v1", "CronJob") == ""
 
 
 def test_the_same_name_twice_is_a_problem(tmp_path: Path) -> None:
@@ -278,6 +287,9 @@ def test_hostile_text_is_a_problem(tmp_path: Path, text: str, want: str) -> None
     ("body", "want"),
     [
         pytest.param({"a": 1}, {"kind": "is missing", "apiVersion": "is missing"}, id="no kind"),
+        pytest.param(
+            {"kind": "Pod", "apiVersion": 1}, {"apiVersion": "must be a text"}, id="a number"
+        ),
         pytest.param(
             {"kind": "Pod", "apiVersion": "v1"}, {"metadata.name": "is missing"}, id="no metadata"
         ),

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 import kubernetes
 import urllib3
+import yaml
 
 from placement.resources import Resource
 from placement.timed_headers import POOLS
@@ -284,8 +285,13 @@ def _configure(
             raise ApiError(
                 0, f"no cluster is configured: KUBECONFIG is not set, and there is no {usual}"
             )
-    except (kubernetes.config.ConfigException, OSError, TypeError) as error:
+    except (kubernetes.config.ConfigException, OSError) as error:
         raise ApiError(0, f"no cluster is configured: {error}") from error
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
+        # What the client says of a file that holds something else names its own code.
+        raise ApiError(
+            0, f"no cluster is configured: {os.pathsep.join(files)} is no kubeconfig"
+        ) from error
 
 
 class WatchStream(Iterator[Body]):

@@ -72,20 +72,27 @@ def _start(time_limit: float) -> tuple[Server, int]:
     # Its log lines are for operators; users of the command want answers.
     logging.getLogger("placement_service").addHandler(_errors_only())
     # Only here, because importing it takes a while and `--server` needs none of it.
-    from placement_service.api.server import make_server
-    from placement_service.api.settings import Settings
+    from pydantic import ValidationError
 
-    settings = Settings(
-        host="127.0.0.1",
-        port=0,
-        max_concurrent=1,
-        # Variables of a deployed service may be set in this shell; they are not meant for this one.
-        tls_certificate=None,
-        tls_key=None,
-        tls_client_ca=None,
-        max_message_bytes=_MOST_BYTES,
-        max_time_limit=max(time_limit, 1.0),
-    )
+    from placement_service.api.server import make_server
+    from placement_service.api.settings import Settings, faults
+
+    try:
+        settings = Settings(
+            host="127.0.0.1",
+            port=0,
+            max_concurrent=1,
+            # Variables of a deployed service may be set in this shell; they are not meant for this
+            # one.
+            tls_certificate=None,
+            tls_key=None,
+            tls_client_ca=None,
+            max_message_bytes=_MOST_BYTES,
+            max_time_limit=max(time_limit, 1.0),
+            metrics_port=0,
+        )
+    except ValidationError as error:
+        raise StartError("; ".join(faults(error).splitlines())) from error
     server = make_server(settings)
     return server, server.start()
 

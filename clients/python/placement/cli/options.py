@@ -196,9 +196,10 @@ def moment(text: str) -> datetime:
     """A time as Kubernetes writes it, such as ``2026-11-22T10:00:00Z``."""
     try:
         told = datetime.fromisoformat(text)
-    except ValueError:
+        return told.astimezone(UTC) if told.tzinfo else told.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        # The first and the last day of the calendar do not exist in all zones.
         raise ValueError(f"{text!r} is not a time such as 2026-11-22T10:00:00Z") from None
-    return told if told.tzinfo else told.replace(tzinfo=UTC)
 
 
 def _counts(text: str, most: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 NODE: Final = "Node"
@@ -104,3 +105,14 @@ def kind_of(api_version: object, name: object) -> Kind | None:
     """The kind of an object that names itself so; None when it is not read."""
     group, _, _ = str(api_version).rpartition("/")
     return BY_GROUP_AND_NAME.get((group, str(name)))
+
+
+def meant(api_version: object, name: object) -> str:
+    """The nearest kind to one that is not read: another spelling of the name, or of the group."""
+    group, _, _ = str(api_version).rpartition("/")
+    spelled = str(name).lower().removesuffix("s")
+    for kind in KINDS:
+        if kind.group == group and kind.name.lower().removesuffix("s") == spelled:
+            return kind.name
+    groups = get_close_matches(group, [k.group for k in KINDS if k.name == name], n=1, cutoff=0.8)
+    return f"{name} of {groups[0]}" if groups else ""

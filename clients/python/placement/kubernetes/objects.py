@@ -23,6 +23,7 @@ from placement.kubernetes.kinds import (
     PRIORITY_CLASS,
     Kind,
     kind_of,
+    meant,
 )
 from placement.kubernetes.known_fields import is_from_a_server, unknown_fields
 from placement.kubernetes.problems import Problem
@@ -178,7 +179,7 @@ def collect(
     they are problems, but for objects that an API server wrote.
     """
     by_kind: dict[Kind, dict[tuple[str, str], Object]] = {}
-    unknown: Counter[str] = Counter()
+    unknown: Counter[tuple[str, str]] = Counter()
     warnings = list(warned)
     noted = list(problems)
     slips = _Slips(strict)
@@ -190,7 +191,7 @@ def collect(
         name = body.get("kind")
         version = body.get("apiVersion")
         missing = [
-            Problem(file, title, field, "is missing")
+            Problem(file, title, field, "must be a text" if value else "is missing")
             for field, value in (("kind", name), ("apiVersion", version))
             if not (isinstance(value, str) and value)
         ]
@@ -199,7 +200,7 @@ def collect(
             continue
         kind = kind_of(version, name)
         if kind is None:
-            unknown[f"{name} ({version})"] += 1
+            unknown[str(name), str(version)] += 1
             continue
         one = _identify(kind, body, file, document, noted)
         if one is None:
@@ -217,9 +218,10 @@ def collect(
             noted.append(one.problem("", f"is there twice: {_place(first)} and {_place(one)}"))
     warnings += slips.warnings()
     warnings += [
-        Problem("", kind, "", f"{count} object{'s' if count > 1 else ''} of this kind skipped:"
-                " it is not read")
-        for kind, count in sorted(unknown.items())
+        Problem("", f"{name} ({version})", "",
+                f"{count} object{'s' if count > 1 else ''} of this kind skipped: it is not read"
+                + (f"; is {near} meant?" if (near := meant(version, name)) else ""))
+        for (name, version), count in sorted(unknown.items())
     ]  # fmt: skip
     return Objects(
         by_kind={kind: tuple(objects.values()) for kind, objects in by_kind.items()},
