@@ -15,6 +15,8 @@ def read_answer(path: str) -> dict[str, Any]:
 
     Raises `Failure`.
     """
+    if path == "-" and sys.stdin is None:
+        raise wrong_input("-: there is no standard input")
     try:
         content = read_stream(sys.stdin.buffer) if path == "-" else read_file(path)
         answer = json.loads(content)

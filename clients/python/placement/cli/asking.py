@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -139,13 +138,12 @@ class Asker:
         self, steer: Callable[..., SteeredStream[_Any]], request: Message, *, gangs: int
     ) -> _Steered[_Any]:
         """The answer of a call that may be told to finish, and whether it was."""
-        from rich.console import Console
-
+        from placement.cli.consoles import progress_console
         from placement.cli.progress import ProgressLine
 
         timeout = self._service.time_limit + PATIENCE
         with (
-            ProgressLine(Console(file=sys.stderr), gangs=gangs) as progress,
+            ProgressLine(progress_console(), gangs=gangs) as progress,
             steer(request, timeout=timeout) as events,
             interrupts(events.finish) as interrupted,
         ):

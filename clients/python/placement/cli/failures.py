@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from typing import TextIO
 
 from placement.cli.words import printable
 
@@ -43,8 +46,23 @@ def no_answer(*problems: object) -> Failure:
 
 def complain(problems: Iterable[object]) -> None:
     """Tell on standard error."""
-    for problem in problems:
-        print(f"placementctl: {printable(str(problem))}", file=sys.stderr)
+    with complaining():
+        for problem in problems:
+            print(f"placementctl: {printable(str(problem))}", file=sys.stderr)
+
+
+@contextmanager
+def complaining() -> Iterator[None]:
+    """Writes to standard error. Where that cannot be, the status still tells how it ended."""
+    try:
+        yield
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Nothing more leaves by a stream that failed. Python flushes it once more when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def warn(warnings: Iterable[object]) -> None:

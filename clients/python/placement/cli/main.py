@@ -7,6 +7,7 @@ answer alone. A command is imported when it runs, so each costs only what it nee
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from typing import Final
 import click
 
 from placement import __version__
-from placement.cli.failures import Failure, Status, complain
+from placement.cli.failures import Failure, Status, complain, complaining, discard
 from placement.planning.planner import OutOfTime
 
 #: Each command and its line in the help. The module of the same name holds it.
@@ -34,6 +35,10 @@ COMMANDS: Final = {
     "release": "Free by hand all that waits for advice.",
     "completion": "Print the completion of a shell.",
 }
+
+#: Errors of a full disk, a quota, a limit of file sizes, or a device that is gone. What cannot be
+#: read is told, with its name, where it is read.
+_NOT_WRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -108,6 +113,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         sys.stdout.write(completions(cli, instruction))
         return Status.OK
+    if sys.stderr is None:
+        # It is closed, and `print` would write to standard output instead.
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stdout is None:
+        # A file that is opened would take its number, and be written to.
+        complain(["standard output is closed; there is no place for an answer"])
+        return Status.NO_ANSWER
     try:
         with cli.make_context("placementctl", arguments) as context:
             cli.invoke(context)
@@ -117,7 +129,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and error.ctx is None:
             error.ctx = click.Context(cli, info_name="placementctl")
-        error.show()
+        with complaining():
+            error.show()
         return Status.WRONG_INPUT
     except Failure as failure:
         complain(failure.problems)
@@ -129,8 +142,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(["interrupted; there is no answer"])
         return Status.INTERRUPTED
     except BrokenPipeError:
-        # The reader has enough, as `head` does. Python flushes once more when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has enough, as `head` does.
+        discard(sys.stdout)
+    except OSError as error:
+        if error.errno not in _NOT_WRITTEN:
+            raise
+        complain([f"standard output could not be written: {error.strerror}"])
+        discard(sys.stdout)
+        return Status.NO_ANSWER
     return Status.OK
 
 

@@ -352,7 +352,7 @@ def _busy(paths: Iterable[str]) -> Iterator[None]:
     if size < _LARGE or not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
+    from placement.cli.consoles import progress_console
 
-    with Console(stderr=True).status(f"reading {size / 1e6:.0f} MB"):
+    with progress_console().status(f"reading {size / 1e6:.0f} MB"):
         yield

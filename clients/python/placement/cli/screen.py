@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from typing import TextIO
 
-from rich.console import Console
-
+from placement.cli.consoles import answer_console
 from placement.cli.drawing import draw
 from placement.cli.picture import compose
 from placement.cli.summary import Filter, summarize
@@ -36,7 +34,7 @@ def screen(
     chosen = replace(chosen or Filter(), most=None if wide else MOST_GANGS)
     if wide and width is None:
         width = 400
-    console = Console(file=file or sys.stdout, width=width, highlight=False, soft_wrap=False)
+    console = answer_console(file, width)
     summary = summarize(request, placement)
     with console.capture() as capture:
         if request.snapshot.nodes and not (chosen is not None and chosen.narrows):

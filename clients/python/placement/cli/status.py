@@ -64,14 +64,13 @@ def as_table(
 ) -> str:
     """A row per gang with the time that it has waited until `now`, and below them why."""
     import re
-    import sys
 
     from rich import box
-    from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
+    from placement.cli.consoles import answer_console
     from placement.cli.words import age, number, printable
     from placement.kubernetes.times import parse_time
 
@@ -96,7 +95,7 @@ def as_table(
             "" if gang.placement_score is None else number(gang.placement_score),
             "" if since is None else age((now - since).total_seconds()),
         )
-    console = Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
+    console = answer_console(width=width)
     with console.capture() as capture:
         console.print(table)
         for gang in gangs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import click
@@ -11,9 +10,9 @@ from click.core import ParameterSource
 from placement.cli import options
 from placement.cli.asking import asking
 from placement.cli.every_mistake import Command
-from placement.cli.failures import wrong_input
+from placement.cli.failures import complain, wrong_input
 from placement.cli.options import Service
-from placement.cli.writing import write_data
+from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
 Examples:
@@ -55,7 +54,9 @@ def command(dump: str, answer: str | None, service: Service, output: str) -> Non
         if request is not None and service.policy:
             request.policy.CopyFrom(read_policy(service.policy))
         saved = None if answer else read_saved_answer(dump)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise wrong_input(f"{dump}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
         raise wrong_input(f"{dump}: {error}") from error
     except InputError as error:
         raise wrong_input(*error.problems) from error
@@ -76,7 +77,7 @@ def command(dump: str, answer: str | None, service: Service, output: str) -> Non
     if found and not request.policy.deterministic:
         told += " (the request does not ask for determinism)"
     if output == "table":
-        print(told)
+        write_text(f"{told}\n")
     else:
         write_data({"same": not found, "difference": found or None, "answer": after}, output)
-        print(f"placementctl: {told}", file=sys.stderr)
+        complain([told])
