@@ -104,6 +104,8 @@ def opened(
         packing_scopes=scopes,
         priority=priority,
         base_gang=base,
+        # It would keep new pods out, and there are none.
+        uninitialized=False,
         previous_nodes=previous,
     )
 

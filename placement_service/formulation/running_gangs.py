@@ -29,7 +29,7 @@ nor pods in a ComputeDomain that may share a node with another one (see `implied
 with required anti-affinity where there are many unlike terms: each that moves would be a kind of
 pods of its own for every model. Nor are pods that ignore reservations: these hold their room beside
 such a pod while it stays, but not where it comes. Nor are gangs near which others that wait prefer
-to be.
+to be. A gang that is not initialized gets no pod: it may go, where none of its pods waits.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -269,6 +269,7 @@ def _is_told(gang: PodGang, nodes: RunningOn, *, moves: bool) -> bool:
         bool(pods)
         and not gang.is_pending
         and not gang.unsupported
+        and (not gang.uninitialized or stays_in_place(gang, moves=moves))
         and not any(group.fixed_pods for group in gang.groups)
         and all(p.node in (nodes.usable if moves else nodes.nodes.row_of) for p in pods)
         and not any(

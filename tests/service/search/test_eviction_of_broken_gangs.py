@@ -8,7 +8,14 @@ import pytest
 
 from placement_service.entities.eviction import DisruptionBudget
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import PackingScope, Pod, PodGang, PodGroup, Snapshot
+from placement_service.entities.request import (
+    PackingScope,
+    Pod,
+    PodGang,
+    PodGroup,
+    Policy,
+    Snapshot,
+)
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import TierName
 from placement_service.formulation.prepare import prepare
@@ -49,6 +56,34 @@ def test_it_goes_for_a_gang_of_higher_priority(waits: int) -> None:
     assert bound(result) == [("urgent", "n0")]
     assert result.solution.proven
     assert {e.gang for e in result.evictions} == {"namespaces/ml/podgangs/old"}
+
+
+@pytest.mark.parametrize(
+    "old", [broken("old", "n0", "n1"), running("old", "n0", "n1", gpus=8)], ids=["broken", "whole"]
+)
+@pytest.mark.parametrize("comes", [True, False])
+def test_it_need_not_be_initialized(old: PodGang, comes: bool) -> None:
+    """It gets no pod, but what runs of it may go, and counts while it stays."""
+    old = replace(old, uninitialized=True)
+    question = nodes(old, urgent() if comes else replace(urgent(), uninitialized=True))
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+    result = answer(question, PREEMPT)
+    assert (result.evicted(), bound(result)) == (
+        (["old", "old"], [("urgent", "n0")]) if comes else ([], [])
+    )
+
+
+@pytest.mark.parametrize("policy", [PREEMPT, REPACK])
+def test_a_gang_whose_extras_wait_is_left_alone_while_it_is_not_initialized(
+    policy: Policy,
+) -> None:
+    one = running("old", "n0", "n1", gpus=8)
+    [group] = one.groups
+    sets = tuple(replace(s, pods=(Pod("namespaces/ml/pods/new"),)) for s in group.pod_sets)
+    old = replace(one, groups=(replace(group, pod_sets=sets),), uninitialized=True)
+    question = nodes(old, urgent(), free=1)
+    no_answer_is_false(optimum(question, policy), question, policy)
+    assert bound(answer(question, policy)) == [("urgent", "f0")]
 
 
 def test_its_room_is_for_nobody_else() -> None:
