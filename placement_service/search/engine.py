@@ -118,9 +118,9 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
     elif not tolerances:
         # Known at once: no plan admits more than all gangs.
         state.tell()
+    if tolerances or problem.loosened is not problem.relaxation:
+        _prove(state, problem.loosened, start, tells=not tolerances)
     if not tolerances:
-        if problem.loosened is not problem.relaxation:
-            _prove(state, problem.loosened, start)
         _prove(state, problem.relaxation, start)
     others: list[Plan] = []
     if tolerances:
@@ -129,6 +129,7 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
         with stage(Stage.FILL):
             spent = spend_at_once(begun, dict(tolerances))
         if spent:
+            begun.accept(state.plan)
             state, tolerances = begun, []
         else:
             others = [begun.plan]
@@ -157,9 +158,11 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
     return state.solution(final=True)
 
 
-def _prove(state: State, relaxation: Problem | None, start: Solution) -> None:
-    """Bounds from a looser problem; its plans may break rules, so they are dropped, except where it
-    differs in the queues alone, which every plan is held against.
+def _prove(
+    state: State, relaxation: Problem | None, start: Solution, *, tells: bool = True
+) -> None:
+    """Bounds from a looser problem, where it `tells` any; its plans may break rules, so they are
+    dropped, except where it differs in the queues alone, which every plan is held against.
     """
     if relaxation is None:
         return
@@ -178,7 +181,7 @@ def _prove(state: State, relaxation: Problem | None, start: Solution) -> None:
     settle_exact(loose)
     if relaxation.free is state.problem.free:
         state.accept(loose.plan)
-    if relaxation.exact:
+    if relaxation.exact and tells:
         state.trust(loose.bounds)
 
 

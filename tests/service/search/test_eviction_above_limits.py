@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import pytest
+
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import PodGang, Snapshot
+from placement_service.entities.request import PodGang, Snapshot, Tolerance
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
@@ -33,6 +35,14 @@ def test_as_much_goes_as_runs_beyond_the_limit_with_what_comes() -> None:
     assert result.evicted() == ["old", "old"]
     assert [b.gang for b in result.bindings] == [urgent().name]
     assert result.solution.proven
+
+
+@pytest.mark.parametrize("tier", ["admitted", "waiting", "extra", "disruption"])
+def test_also_where_something_may_be_spent_of_a_tier(tier: str) -> None:
+    policy = replace(PREEMPT, tolerances=(Tolerance(tier, 0.1),))
+    result = answer(question(OLD, urgent()), policy)
+    assert result.evicted() == ["old", "old"]
+    assert [b.gang for b in result.bindings] == [urgent().name]
 
 
 def test_whole_gangs_go_where_the_limit_is_smaller_still() -> None:
