@@ -59,7 +59,13 @@ def test_it_goes_for_a_gang_of_higher_priority(waits: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "old", [broken("old", "n0", "n1"), running("old", "n0", "n1", gpus=8)], ids=["broken", "whole"]
+    "old",
+    [
+        broken("old", "n0", "n1"),
+        broken("old", "n0", "n1", waits=0),
+        running("old", "n0", "n1", gpus=8),
+    ],
+    ids=["broken", "broken, and nothing waits", "whole"],
 )
 @pytest.mark.parametrize("comes", [True, False])
 def test_it_need_not_be_initialized(old: PodGang, comes: bool) -> None:
