@@ -110,8 +110,6 @@ def _part(gang: PodGang) -> PodGang:
         name=part_name(gang.name),
         groups=groups,
         packing_scopes=(),
-        # Its pods are all there.
-        uninitialized=False,
         previous_nodes=(),
         volume_claims=(),
     )
