@@ -154,8 +154,11 @@ def _beside_homes(
 
 def _by_trying(opened: Prepared, request: Snapshot, question: DeviceQuestion) -> Prepared:
     """Columns of what is tried out. Raises TooManyError."""
-    if question.moves and question.apart:
-        return _moved_by_trying(opened, replace(question, homes=question.apart))
+    if question.moves:
+        # All others are like pods that come.
+        question = replace(question, homes=question.apart)
+    if question.moves and question.homes:
+        return _moved_by_trying(opened, question)
     sharings = [] if question.moves else _sharings(opened, request, question)
     everything, *shared = tried([question, *(of for _, of in sharings)])
     if not sharings:

@@ -369,3 +369,16 @@ def test_a_gang_on_no_partition_stays_beside_shares_that_do_not_divide_a_gpu() -
     assert not result.evictions
     assert len(result.bindings) == 2
     no_answer_is_false(optimum(question, REPACK), question, REPACK)
+
+
+def test_pods_of_whole_gpus_stay_beside_shares_that_do_not_divide_one() -> None:
+    """They are alike wherever they run, and count like pods that come."""
+    pods = tuple(BoundPod(f"namespaces/ml/pods/old{i}", "nodes/h0", devices=(i,)) for i in (0, 1))
+    sets = (PodSet(PodTemplate({PODS: 1, GPU: 1}), (), pods),)
+    old = PodGang("namespaces/ml/podgangs/old", (PodGroup("w", 2, sets),))
+    shares = [renamed(asking(DeviceShare(m, m)), f"share{m}") for m in (600, 400)]
+    question = Snapshot((board(0, 1, gpus=3),), (old, *shares))
+    result = answer(question, REPACK)
+    assert not result.evictions
+    assert len(result.bindings) == 2
+    assert result.solution.proven
