@@ -31,7 +31,7 @@ from placement_service.api.frames import (
     Kind,
     digests,
 )
-from placement_service.solver_process.child import start_child
+from placement_service.solver_process.child import ending, start_child
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +75,8 @@ class ComputeProcess:
         self.ended = asyncio.Event()
         #: Whether it works on a job.
         self.busy = False
+        #: Whether we ended it.
+        self.killed = False
         #: The connection that it works for.
         self.peer: str | None = None
         #: Whether a job is on its way to it, and may be cut off.
@@ -130,24 +132,26 @@ class ComputeProcess:
 
     def kill(self) -> None:
         """Ends the process and its solver, whatever they do."""
+        self.killed = True
         self.ended.set()
         # Its group lasts as long as any process in it, and its number until we wait for it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
 
-    async def discard(self) -> None:
-        """Kills the process, and frees what is left of it."""
+    async def discard(self) -> str:
+        """Kills the process, and frees what is left of it; returns how it ended."""
         self.kill()
         self._stop_reading()
         self._socket.close()
-        await asyncio.to_thread(self._reap)
+        return await asyncio.to_thread(self._reap)
 
-    def _reap(self) -> None:
-        self._child.wait()
+    def _reap(self) -> str:
+        how = ending(self._child)
         # Where we are the first process, as in a container, its solver is now our child.
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.waitpid(-self._child.pid, 0)
+        return how
 
     def _read(self) -> None:
         """Takes what has arrived; called whenever something has."""
@@ -317,7 +321,11 @@ class ComputePool:
                 if process in self._idle:
                     self._idle.remove(process)
                 self._all.discard(process)
-                await process.discard()
+                by_us = process.killed
+                how = await process.discard()
+                if not self._closed.is_set():
+                    how = "did not stop and was killed" if by_us else how
+                    logger.warning("a compute process %s; another one starts", how)
             elif not self._closed.is_set():
                 pause = BOOT_PAUSES[min(attempt, len(BOOT_PAUSES) - 1)]
                 attempt += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -33,3 +34,12 @@ def start_child(
         stdout=2,
         process_group=process_group,
     )
+
+
+def ending(child: subprocess.Popen[bytes]) -> str:
+    """How a process ended, of which nobody asked it: an operator may know who did."""
+    status = child.wait()
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"ended with status {status}"

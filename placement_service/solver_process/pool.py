@@ -27,7 +27,7 @@ from placement_service.entities.progress import NEVER, Interrupter
 from placement_service.entities.solution import Limit, Solution
 from placement_service.entities.stages import Passed, tell
 from placement_service.formulation.problem import Problem
-from placement_service.solver_process.child import start_child
+from placement_service.solver_process.child import ending, start_child
 from placement_service.solver_process.jobs import (
     Better,
     Done,
@@ -234,7 +234,9 @@ class SolverPool:
         if instead_of is not None:
             with self._changed:
                 self._all.discard(instead_of)
-            instead_of.discard()
+            how = instead_of.discard()
+            if how and not self._closed.is_set():
+                logger.warning("the solver process %s; another one starts", how)
         attempt = 0
         while not self._closed.is_set():
             if self._booted():
@@ -281,6 +283,7 @@ class _Process:
     options: list[str]
     is_idle: bool = field(default=False, init=False)
     _is_killed: bool = field(default=False, init=False)
+    _is_lost: bool = field(default=False, init=False)
     _child: subprocess.Popen[bytes] = field(init=False)
     _socket: socket.socket = field(init=False)
     _connection: Connection = field(init=False)
@@ -308,20 +311,25 @@ class _Process:
 
     @property
     def is_alive(self) -> bool:
-        """False from the moment that it is killed, though it takes a while to end."""
-        return not self._is_killed and self._child.poll() is None
+        """False from the moment that it is killed or lost, though it takes a while to end."""
+        return not (self._is_killed or self._is_lost) and self._child.poll() is None
 
     def kill(self) -> None:
         """Ends the process; a reader that waits for it gets an end of file."""
-        self._is_killed = True
+        self._is_killed = self._is_killed or self.is_alive
         self._child.kill()
 
-    def discard(self) -> None:
-        """Kills the process and frees what is left of it; it must not be used afterwards."""
+    def discard(self) -> str:
+        """Kills the process and frees what is left of it; it must not be used afterwards.
+
+        Returns how it ended if it did so by itself, or by another's hand.
+        """
+        by_us = self._is_killed or self.is_alive
         self._child.kill()
-        self._child.wait()
+        how = ending(self._child)
         self._connection.close()
         self._socket.close()
+        return "" if by_us else how
 
     def wait_until_ready(self, timeout: float) -> bool:
         try:
@@ -354,6 +362,7 @@ class _Process:
                 message = self._receive(deadline)
                 match message:
                     case None:
+                        logger.warning("the solver process did not stop in time and is replaced")
                         return Found(best, Limit.TIME, memory)
                     case Better(solution, memory):
                         best = solution
@@ -368,7 +377,8 @@ class _Process:
                         return Found(best, Limit.SOLVER_LOST, memory, traceback)
                     case Ready() | Returned():
                         raise OSError("a solver process says what nobody asked")
-        except (EOFError, OSError):
+        except (EOFError, OSError) as error:
+            self._is_lost = isinstance(error, (EOFError, ConnectionError))
             return Found(best, Limit.SOLVER_LOST, memory)
 
     def call(self, task: Task, deadline: float) -> object | None:

@@ -19,7 +19,7 @@ from tests.service.questions import message, open_snapshot
 from tests.waiting import wait_until
 
 
-def test_calls_answers_and_processes_are_counted() -> None:
+def test_calls_answers_and_processes_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     port = reserve()
     with running("moving", max_concurrent=1, metrics_port=port) as service:
 
@@ -49,6 +49,8 @@ def test_calls_answers_and_processes_are_counted() -> None:
         (pid,) = service.server.process_ids()
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: metric("placement_service_process_ends_total") == 1, "its end is told")
+        told = "a compute process ended by SIGKILL; another one starts"
+        wait_until(lambda: told in caplog.messages, "the log says how")
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics")
 

@@ -72,7 +72,9 @@ def test_an_engine_that_keeps_its_deadline_has_its_last_word(
     assert (nodes_of(found.solution), found.limit) == ({2}, Limit.NONE)
 
 
-def test_an_engine_that_ignores_its_deadline_is_replaced(problem: Problem, start: Solution) -> None:
+def test_an_engine_that_ignores_its_deadline_is_replaced(
+    problem: Problem, start: Solution, caplog: pytest.LogCaptureFixture
+) -> None:
     with pool_with("stubborn") as pool:
         reported: list[Solution] = []
         for seconds in EVER_MORE:
@@ -87,6 +89,7 @@ def test_an_engine_that_ignores_its_deadline_is_replaced(problem: Problem, start
         assert pool.wait_until_ready(LONG)
         assert before not in pool.process_ids()
     assert not is_running(before)
+    assert set(caplog.messages) == {"the solver process did not stop in time and is replaced"}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_the_traceback_of_an_engine_comes_back(problem: Problem, start: Solution
 
 
 def test_kill_9_in_the_middle_of_a_search_ends_it_at_once(
-    problem: Problem, start: Solution
+    problem: Problem, start: Solution, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pool_with("stubborn") as pool:
         assert pool.wait_until_ready(LONG)
@@ -122,12 +125,14 @@ def test_kill_9_in_the_middle_of_a_search_ends_it_at_once(
             os.kill(pool.process_ids()[0], signal.SIGKILL)
 
         found = pool.search(problem, start, deadline=time.monotonic() + 10 * LONG, report=kill)
+        assert pool.wait_until_ready(LONG)
+    assert caplog.messages == ["the solver process ended by SIGKILL; another one starts"]
     assert found.limit is Limit.SOLVER_LOST
     assert nodes_of(found.solution) == {2}
 
 
 def test_a_process_that_died_while_idle_is_replaced_before_the_next_search(
-    problem: Problem, start: Solution
+    problem: Problem, start: Solution, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pool_with("moving") as pool:
         assert pool.wait_until_ready(LONG)
@@ -139,6 +144,7 @@ def test_a_process_that_died_while_idle_is_replaced_before_the_next_search(
 
         assert nodes_of(found.solution) == {2}
         assert first not in pool.process_ids()
+    assert caplog.messages == ["the solver process ended by SIGKILL; another one starts"]
 
 
 def test_a_process_killed_with_its_last_word_is_not_used_again(
