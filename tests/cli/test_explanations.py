@@ -59,3 +59,14 @@ def test_of_a_gang_that_never_fits_it_is_said_where_to_ask() -> None:
     found = v1.ComputeCapacityResponse(amount=none)
     text = "0 copies of ml/g fit beside all that is placed; explain tells why.\n"
     assert capacity_as_text((GANG,), v1.FurtherDomains(), found) == text
+
+
+def test_one_domain_that_is_missing_is_told_as_one() -> None:
+    def told(value: int) -> str:
+        amount = v1.Amount(value=value, bound=value)
+        domains = v1.FurtherDomains(level="rack", like="r0")
+        answer = v1.ComputeCapacityResponse(domains=domains, amount=amount)
+        return capacity_as_text((), domains, answer)
+
+    assert told(1) == "1 further domain of rack like r0 places every gang; fewer are not enough.\n"
+    assert told(2) == "2 further domains of rack like r0 place every gang; fewer are not enough.\n"

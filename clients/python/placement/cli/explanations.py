@@ -124,7 +124,9 @@ def _domains_as_text(domains: FurtherDomains, amount: Amount) -> str:
     if value == 0:
         return "Every gang is placed already.\n"
     known = "fewer are not enough" if value == bound else f"at least {bound} are needed"
-    return f"{value} more of {domains.level} like {domains.like} place every gang; {known}.\n"
+    more = "1 further domain" if value == 1 else f"{value:,} further domains"
+    verb = "places" if value == 1 else "place"
+    return f"{more} of {domains.level} like {domains.like} {verb} every gang; {known}.\n"
 
 
 def _frontier_as_text(
