@@ -22,6 +22,8 @@ from placement_service.entities.request import (
 from placement_service.entities.solution import TierName
 from tests.brute import optimum
 from tests.judged import no_answer_is_false
+from tests.questions.ask import ask
+from tests.questions.everything import draw
 from tests.service.boards import board, near, pods_of, shared, with_nics
 from tests.service.evictions import PREEMPT, RECLAIM, REPACK, running, urgent
 from tests.service.questions import GPU, gang, node
@@ -382,3 +384,8 @@ def test_pods_of_whole_gpus_stay_beside_shares_that_do_not_divide_one() -> None:
     assert not result.evictions
     assert len(result.bindings) == 2
     assert result.solution.proven
+
+
+def test_no_bound_is_false_where_pods_are_alike_wherever_they_run() -> None:
+    """A random question with network devices and whole GPUs that may move."""
+    assert not ask(223, draw(6001, 223)).fault
