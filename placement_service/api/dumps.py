@@ -49,7 +49,7 @@ class Dumps:
                 for pattern in _UNFINISHED:
                     for path in folder.glob(pattern):
                         path.unlink(missing_ok=True)
-                # Whoever wants dumps learns it now, not after the defect.
+                # It is said now, and not only after a defect.
                 tempfile.TemporaryFile(dir=folder).close()
             except OSError as error:
                 logger.warning("no dump can be saved in %s: %s", folder, error.strerror)
