@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, FilePath, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -145,6 +145,26 @@ class Settings(BaseSettings):
     def is_open(self) -> bool:
         """Whether other machines are served, and without TLS."""
         return self.tls_certificate is None and not _is_loopback(self.host)
+
+
+def inside_another_process(*, time_limit: float, **other: Any) -> Settings:
+    """Settings of a service for the process that starts it, with `other` ones. Variables of a
+    deployed service may be set there, too; those of its door are not meant for this one.
+
+    Raises ValidationError as `Settings` does.
+    """
+    return Settings(
+        host="127.0.0.1",
+        port=0,
+        max_concurrent=1,
+        tls_certificate=None,
+        tls_key=None,
+        tls_client_ca=None,
+        # Nothing leaves the machine, so its size does not matter.
+        max_message_bytes=2**31 - 1,
+        max_time_limit=max(time_limit, 1.0),
+        **other,
+    )
 
 
 def unknown_variables(environment: Iterable[str]) -> Iterator[str]:

@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from placement_service.api.server import Server
 
-#: Questions and answers never leave the machine, so their size does not matter.
-_MOST_BYTES = 2**31 - 1
-
 #: Seconds for the service to start, and for its solver, on a busy machine.
 _READY, _WARM = 120.0, 30.0
 
@@ -75,22 +72,10 @@ def _start(time_limit: float) -> tuple[Server, int]:
     from pydantic import ValidationError
 
     from placement_service.api.server import make_server
-    from placement_service.api.settings import Settings, faults
+    from placement_service.api.settings import faults, inside_another_process
 
     try:
-        settings = Settings(
-            host="127.0.0.1",
-            port=0,
-            max_concurrent=1,
-            # Variables of a deployed service may be set in this shell; they are not meant for this
-            # one.
-            tls_certificate=None,
-            tls_key=None,
-            tls_client_ca=None,
-            max_message_bytes=_MOST_BYTES,
-            max_time_limit=max(time_limit, 1.0),
-            metrics_port=0,
-        )
+        settings = inside_another_process(time_limit=time_limit, metrics_port=0)
     except ValidationError as error:
         raise StartError("; ".join(faults(error).splitlines())) from error
     server = make_server(settings)
