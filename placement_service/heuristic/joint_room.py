@@ -147,8 +147,10 @@ class _Search:
         return None
 
     def _parents(self) -> Ints | None:
-        """The broad domain of each narrow one; None where some are in several."""
+        """The broad domain of each narrow one; None where some are in several, or none is."""
         count = self._problem.levels[self._question.narrow].count
+        if not count:
+            return None
         if self._question.broad < 0:
             return np.arange(count)
         around = self._problem.levels[self._question.broad].domain

@@ -138,6 +138,12 @@ def test_one_gang_needs_no_joint_choice() -> None:
     assert plan_of({"a": 2}, [running("one", "a0")], [waiting("new", 1, RACK)]) is None
 
 
+def test_nothing_is_found_at_a_level_that_no_node_has() -> None:
+    runs = [running("old", "a0", gpus=4), running("other", "a1", gpus=4)]
+    waits = [waiting("one", 1, "hall"), waiting("two", 1, "hall"), waiting("three", 1)]
+    assert plan_of({"a": 3}, runs, waits) is None
+
+
 def test_nothing_is_found_without_time() -> None:
     runs = [running("one", "a0", gpus=1)]
     waits = [waiting("new", 1, RACK), waiting("other", 1, RACK)]
