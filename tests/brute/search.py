@@ -214,12 +214,11 @@ class _Search:
         found = self._enough(exact)
         if found <= self.best:
             return
-        given = asked.devices.give(use_reservations(asked.snapshot, plan, evictions), evictions)
-        if given is None:
-            return
-        for named in _with_winners(asked, plan, given.evictions):
-            if _keeps_the_rules(asked, given.bindings, named):
-                self.best, self.plan, self.evictions = found, given.bindings, named
+        for named in _with_winners(asked, plan, evictions):
+            # Who uses a reservation depends on who may use the room of victims.
+            given = asked.devices.give(use_reservations(asked.snapshot, plan, named), named)
+            if given is not None and _keeps_the_rules(asked, given.bindings, given.evictions):
+                self.best, self.plan, self.evictions = found, given.bindings, given.evictions
                 return
 
 
