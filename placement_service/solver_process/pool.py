@@ -322,7 +322,7 @@ class _Process:
     def discard(self) -> str:
         """Kills the process and frees what is left of it; it must not be used afterwards.
 
-        Returns how it ended if it did so by itself, or by another's hand.
+        Returns how it ended, where the server did not end it.
         """
         by_us = self._is_killed or self.is_alive
         self._child.kill()
