@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from bench.instances import Instance
 from placement_service.cp_sat import aggregate_model
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS
-from placement_service.entities.request import Policy
+from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import home_plan
@@ -18,20 +19,25 @@ from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import State
 from placement_service.search.loose_stage import nodes_come_first, settle_loose
 from placement_service.search.master_stage import count
-from placement_service.search.parameters import DEFAULTS
+from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.scenario import Scenario
 
 #: Two of three and five GPUs fill both nodes, and one of three finds no room.
 SIZES = (3, 3, 3, 5, 5)
 
 
-def empty(prefer: int = 0, pack: int = 0) -> State:
-    """A search that has no plan yet; so many of the gangs prefer a rack, or need one."""
+def asked(prefer: int = 0, pack: int = 0) -> Snapshot:
+    """A question in which so many of the gangs prefer a rack, or need one."""
     scenario = Scenario("r1: a=8 | r2: b=8")
     for i, gpus in enumerate(SIZES):
         levels = ["rack" if i < most else "" for most in (prefer, pack)]
         scenario = scenario.gang(f"g{i}", pods=1, gpus=gpus, prefer=levels[0], pack=levels[1])
-    problem = formulate(scenario.snapshot(), Policy())
+    return scenario.snapshot()
+
+
+def empty(prefer: int = 0, pack: int = 0) -> State:
+    """A search of it that has no plan yet."""
+    problem = formulate(asked(prefer, pack), Policy())
     start = to_solution(problem, home_plan(problem))
     state = State(problem, start, time.monotonic() + 60, lambda _: None)
     count(state)
@@ -98,6 +104,39 @@ def test_where_nodes_come_first_they_do_so_in_the_search(monkeypatch: pytest.Mon
     start = to_solution(state.problem, {})
     found = engine.search(
         state.problem, start, deadline=state.deadline, report=lambda _: None, parameters=tiny
+    )
+    assert found.proven
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "parameters"),
+    [
+        (
+            asked(prefer=5),
+            replace(DEFAULTS, aggregate_first_variables=0, aggregate_early_variables=0),
+        ),
+        (Instance("tiny", {}, 2).snapshot(), replace(DEFAULTS, aggregate_first_variables=0)),
+    ],
+    ids=["nodes say who gets room", "a small model settles all"],
+)
+def test_where_gangs_in_turn_do_not_fit_that_comes_before_blocks_are_filled(
+    snapshot: Snapshot, parameters: SearchParameters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = formulate(snapshot, Policy())
+
+    def fill(state: State, *, anew: bool) -> None:
+        assert state.proven
+
+    monkeypatch.setattr(engine, "nodes_come_first", lambda _: False)
+    monkeypatch.setattr(engine, "assign_blocks", lambda _: False)
+    monkeypatch.setattr(engine, "decode", lambda _, *, first: None)
+    monkeypatch.setattr(engine, "fill_blocks", fill)
+    found = engine.search(
+        problem,
+        to_solution(problem, {}),
+        deadline=time.monotonic() + 60,
+        report=lambda _: None,
+        parameters=parameters,
     )
     assert found.proven
 
