@@ -207,6 +207,11 @@ class Outcome:
         return self.question.snapshot
 
     @cached_property
+    def gang(self) -> Mapping[str, GangOutcome]:
+        """The gangs by name."""
+        return {gang.gang.name: gang for gang in self.gangs}
+
+    @cached_property
     def new(self) -> tuple[NewPod, ...]:
         """All new pods as values."""
         return self.new_where(np.ones(len(self.set_of_new), dtype=bool))

@@ -37,7 +37,7 @@ protections: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.just({"not_preemptible": True}),
     st.just({"never_preempts": True}),
-    st.just({"start": NOW - 100, "minimum_run_time": 60}),
+    st.builds(lambda ran: {"start": NOW - ran, "minimum_run_time": 60}, st.sampled_from([10, 100])),
     st.just({"start": NOW - 10, "minimum_run_time_before_reclaim": 20}),
 )
 

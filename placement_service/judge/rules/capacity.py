@@ -14,18 +14,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.entities.eviction import EvictionKind
 from placement_service.entities.nodes import Bools
 from placement_service.entities.request import EPHEMERAL_STORAGE, Node
 from placement_service.judge.outcome import EvictedPod, NewPod
 from placement_service.judge.plan import Plan
-from placement_service.judge.rules.reclaiming import Reclaiming
 from placement_service.judge.rules.reservations import still_held
+from placement_service.judge.rules.rights import Rights
 
 Amounts = Counter[str]
 
 #: No sum in 64 bits is larger.
 LARGEST = 2**62
+
+#: More kinds of rights than meet on a node.
+MOST_UNIONS = 256
 
 
 def nodes_are_not_overfilled(plan: Plan) -> Iterator[str]:
@@ -39,40 +41,43 @@ def nodes_are_not_overfilled(plan: Plan) -> Iterator[str]:
 
 
 def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
-    """Room of a preempted pod is for gangs of higher priority than its own, on its node.
+    """Room of a preempted pod is for gangs that may preempt it, that of a reclaimed pod also for
+    those that may reclaim it, on its node.
 
-    Room of a reclaimed pod is also for the gangs that may reclaim it. For each priority, the pods
-    of that priority and less have what was free and what victims below it left; this says
-    it all, because a gang that may use the room of a victim may use that of all below it.
+    For any victims, the pods that may use the room of no others have what was free and what these
+    left. This says it all (Hall): room can be divided so that nobody gets what it may not use.
     """
     if not plan.evicted:
         return
-    reclaiming = Reclaiming(plan)
+    rights = Rights(plan)
     for node, pods in plan.new_by_node:
         leaving = plan.evicted_by_node.get(node.name, ())
         if all(v.moves for v in leaving):
             continue
-        for level in sorted({_standing(pod) for pod in pods}):
-            those = [pod for pod in pods if _standing(pod) <= level]
-            theirs = [v for v in leaving if v.moves or v.gang.priority < level]
-            of_reclaimed = [
-                v for v in leaving if v not in theirs and v.eviction.kind is EvictionKind.RECLAIM
-            ]
-            others = [
-                pod
-                for pod in those
-                if not any(reclaiming.may_use(pod.gang, v) for v in of_reclaimed)
-            ]
-            cases = [(others, theirs)]
-            if len(others) < len(those):
-                cases.append((those, [*theirs, *of_reclaimed]))
-            for asking, room in cases:
-                for short in _shortages(plan, node, asking, room):
-                    yield (
-                        f"node {node.name}: pods of priority {level} and less ask for "
-                        f"{short.asked} {short.resource}, {short.free} are free for them"
-                        f"{_words(short)}; the rest is room of victims that do not stand below them"
-                    )
+        gangs = {pod.gang.name: pod.gang for pod in pods}
+        mine = {
+            name: frozenset(i for i, v in enumerate(leaving) if rights.may_use(gang, v))
+            for name, gang in gangs.items()
+        }
+        for some in _unions(mine.values()):
+            if len(some) == len(leaving):
+                continue
+            asking = [pod for pod in pods if mine[pod.gang.name] <= some]
+            for short in _shortages(plan, node, asking, [leaving[i] for i in sorted(some)]):
+                names = ", ".join(dict.fromkeys(pod.gang.name for pod in asking))
+                yield (
+                    f"node {node.name}: pods of {names} ask for {short.asked} {short.resource}, "
+                    f"{short.free} are free for them{_words(short)}; the rest is room of victims "
+                    "that they may not use"
+                )
+
+
+def _unions(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
+    """All unions of some sets, as many as are looked at."""
+    found = dict.fromkeys(sorted(set(sets), key=sorted))
+    for one in tuple(found):
+        found |= dict.fromkeys(one | other for other in tuple(found)[:MOST_UNIONS])
+    return list(found)
 
 
 def _suspects(plan: Plan) -> Bools:
@@ -130,13 +135,6 @@ def _shortages(
             yield _Shortage(len(pods), resource, amount, free, 0)
         elif heeding[resource] > 0 and heeding[resource] > free - held[resource]:
             yield _Shortage(len(pods), resource, heeding[resource], free, held[resource])
-
-
-def _standing(pod: NewPod) -> float:
-    """The priority below which a pod may use the room of victims; a gang that never preempts may
-    use none.
-    """
-    return float("-inf") if pod.gang.never_preempts else pod.gang.priority
 
 
 def _free(node: Node, resource: str) -> float:

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import namespace_of
-from placement_service.judge.outcome import EvictedPod, GangOutcome
+from placement_service.judge.outcome import EvictedPod
 from placement_service.judge.plan import Plan
+from placement_service.judge.rules.preempting import (
+    goes_whole,
+    lacks_run_time,
+    loses_its_minimum,
+    minimum_run_time,
+)
 from placement_service.judge.rules.queues import WHOLE, Usage
 from placement_service.judge.rules.reclaiming import asked_by_gang, compared, takers
 
@@ -65,7 +71,7 @@ def preemptible_gangs_give_way(plan: Plan) -> Iterator[str]:
 def whole_gangs_or_extras_give_way(plan: Plan) -> Iterator[str]:
     """What stays of a gang has every group's minimum, or nothing stays."""
     for gang in plan.outcome.gangs:
-        if not gang.evicted or _all_go(gang):
+        if not gang.evicted or goes_whole(gang):
             continue
         for group in gang.groups:
             if group.undisturbed < group.group.min_replicas:
@@ -81,41 +87,29 @@ def bases_stay_while_gangs_based_on_them_run(plan: Plan) -> Iterator[str]:
     lost = {
         gang.gang.name
         for gang in plan.outcome.gangs
-        if gang.evicted and not gang.placed and _all_go(gang)
+        if gang.evicted and not gang.placed and goes_whole(gang)
     }
     for gang in plan.outcome.gangs if lost else ():
-        if gang.gang.base_gang in lost and not _all_go(gang):
+        if gang.gang.base_gang in lost and not goes_whole(gang):
             yield f"gang {gang.gang.base_gang} goes, but gang {gang.gang.name} is based on it"
 
 
 def gangs_run_for_their_minimum_time(plan: Plan) -> Iterator[str]:
-    """A gang loses its minimum only after the time that it may run undisturbed.
-
-    A gang that does not say since when it runs is not protected. Without a time of the snapshot
-    every other one is.
-    """
+    """A gang loses its minimum only after the time that it may run undisturbed."""
     now = plan.snapshot.as_of
     for gang in plan.outcome.gangs:
-        if not gang.evicted or not (
-            _all_go(gang) or any(g.undisturbed < g.group.min_replicas for g in gang.groups)
-        ):
+        if not gang.evicted or not loses_its_minimum(gang):
             continue
-        for kinds, seconds in (
-            ((EvictionKind.PREEMPT, EvictionKind.MOVE), gang.gang.minimum_run_time),
-            ((EvictionKind.RECLAIM,), gang.gang.minimum_run_time_before_reclaim),
-        ):
+        for kinds in (EvictionKind.PREEMPT, EvictionKind.MOVE), (EvictionKind.RECLAIM,):
             first = next((v for v in gang.evicted if v.eviction.kind in kinds), None)
-            if first is None or not seconds:
+            if first is None or not lacks_run_time(plan, gang.gang, kinds[0]):
                 continue
-            if gang.gang.start is None:
-                continue
-            ran = None if now is None else now - gang.gang.start
-            if ran is None or ran < seconds:
-                known = "for an unknown time" if ran is None else f"for {ran} s"
-                yield (
-                    f"gang {gang.gang.name} loses pod {first.pod.name} but has run {known}, "
-                    f"its minimum is {seconds} s"
-                )
+            start = gang.gang.start
+            known = "an unknown time" if now is None or start is None else f"{now - start} s"
+            yield (
+                f"gang {gang.gang.name} loses pod {first.pod.name} but has run for {known}, "
+                f"its minimum is {minimum_run_time(gang.gang, kinds[0])} s"
+            )
 
 
 def disruption_budgets_hold(plan: Plan) -> Iterator[str]:
@@ -206,7 +200,3 @@ def _above_guaranteed(plan: Plan, usage: Usage, queue: str, victim: EvictedPod) 
             f"pod {victim.pod.name} is reclaimed from {queue}, which has {used / WHOLE:g} GPUs "
             f"of {guaranteed / WHOLE:g} that are guaranteed"
         )
-
-
-def _all_go(gang: GangOutcome) -> bool:
-    return not any(group.undisturbed for group in gang.groups)

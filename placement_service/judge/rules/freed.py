@@ -11,22 +11,22 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from placement_service.entities.request import PodTemplate, RunningPod
-from placement_service.judge.outcome import EvictedPod, NewPod
+from placement_service.judge.outcome import EvictedPod
 from placement_service.judge.plan import Plan
-from placement_service.judge.rules.reclaiming import Reclaiming
+from placement_service.judge.rules.rights import Rights
 
 
 def ports_of_victims_serve_those_above_them(plan: Plan) -> Iterator[str]:
-    """No new pod gets a host port that only a victim left which does not stand below it."""
+    """No new pod gets a host port that only a victim left whose room is not for it."""
     victims = [v for v in plan.evicted if v.template.host_ports and not v.moves]
     if not victims:
         return
     by_node = {v.pod.node: [w for w in victims if w.pod.node == v.pod.node] for v in victims}
-    reclaiming = Reclaiming(plan)
+    rights = Rights(plan)
     for node, pods in plan.new_by_node:
         for pod in pods:
             for victim in by_node.get(node.name, ()):
-                if not _may_use(pod, victim, reclaiming) and any(
+                if not rights.may_use(pod.gang, victim) and any(
                     port.conflicts(left)
                     for port in pod.template.host_ports
                     for left in victim.template.host_ports
@@ -35,18 +35,18 @@ def ports_of_victims_serve_those_above_them(plan: Plan) -> Iterator[str]:
 
 
 def nodes_of_victims_serve_the_domains_of_those_above_them(plan: Plan) -> Iterator[str]:
-    """No new pod is on a node where the ComputeDomain of a victim kept it away that does not stand
-    below it.
+    """No new pod is on a node where the ComputeDomain of a victim kept it away whose room is not
+    for it.
     """
     if not any(template.compute_domain for template in plan.templates):
         return
-    reclaiming = Reclaiming(plan)
+    rights = Rights(plan)
     for node, pods in plan.new_by_node:
         for victim in plan.evicted_by_node.get(node.name, ()):
             theirs = victim.template.compute_domain
             for pod in pods if theirs and not victim.moves else ():
                 mine = pod.template.compute_domain
-                if mine not in ("", theirs) and not _may_use(pod, victim, reclaiming):
+                if mine not in ("", theirs) and not rights.may_use(pod.gang, victim):
                     yield (
                         f"pod {pod.name} of compute domain {mine} is on node {node.name}, which "
                         f"served {theirs} until the eviction of {_described(victim)}"
@@ -54,15 +54,15 @@ def nodes_of_victims_serve_the_domains_of_those_above_them(plan: Plan) -> Iterat
 
 
 def places_that_victims_kept_free_serve_those_above_them(plan: Plan) -> Iterator[str]:
-    """No new pod is where required anti-affinity kept it away from a victim that does not stand
-    below it.
+    """No new pod is where required anti-affinity kept it away from a victim whose room is not for
+    it.
     """
     victims = {v.pod.name: v for v in plan.evicted if not v.moves}
     listed = [pod for pod in plan.snapshot.running_pods if pod.name in victims]
     own = any(pod.required_anti_affinity for pod in listed)
     if not listed or not (own or any(t.required_anti_affinity for t in plan.templates)):
         return
-    reclaiming = Reclaiming(plan)
+    rights = Rights(plan)
     places: dict[tuple[PodTemplate, str], list[_Place]] = {}
     for new in plan.new:
         asked = new.template, new.namespace
@@ -70,7 +70,7 @@ def places_that_victims_kept_free_serve_those_above_them(plan: Plan) -> Iterator
             places[asked] = list(_places(plan, listed, *asked))
         for key, domain, pod in places[asked]:
             victim = victims[pod]
-            if new.node.labels.get(key) == domain and not _may_use(new, victim, reclaiming):
+            if new.node.labels.get(key) == domain and not rights.may_use(new.gang, victim):
                 yield (
                     f"pod {new.name} is in {key}={domain}, from where required anti-affinity "
                     f"kept it away until the eviction of {_described(victim)}"
@@ -101,12 +101,5 @@ def _places(
                 yield _Place(key, domain, pod.name)
 
 
-def _may_use(pod: NewPod, victim: EvictedPod, reclaiming: Reclaiming) -> bool:
-    """Whether a pod may use what a victim leaves, as in `capacity`."""
-    preempts = pod.gang.priority > victim.gang.priority and not pod.gang.never_preempts
-    return preempts or reclaiming.may_use(pod.gang, victim)
-
-
 def _described(victim: EvictedPod) -> str:
-    standing = f"of priority {victim.gang.priority}, which does not stand below it"
-    return f"victim {victim.pod.name} {standing}"
+    return f"victim {victim.pod.name} of priority {victim.gang.priority}, whose room it may not use"

@@ -210,7 +210,7 @@ class TestPreempt:
         scenario = scenario.gang("b", pods=1, gpus=4, priority=priority)
         gone = scenario.evict(PREEMPT, "a", old_w_runs_0=None)
         both = scenario.bind(a_w_0="x1", b_w_0="x1")
-        words = "priority 0 and less ask for 4 nvidia.com/gpu, 0 are free for them"
+        words = "podgangs/b ask for 4 nvidia.com/gpu, 0 are free for them"
         assert accepts(scenario, both, gone) if priority else refuses(scenario, words, both, gone)
 
     def test_room_that_was_free_serves_everybody(self) -> None:
@@ -298,7 +298,7 @@ class TestReclaim:
         gone = scenario.evict(RECLAIM, "a", old_w_runs_0=None)
         gone += scenario.evict(RECLAIM, "b", other_w_runs_0=None)
         assert accepts(scenario, scenario.bind(a_w_0="x1", b_w_0="x2"), gone)
-        words = "room of victims that do not stand below"
+        words = "room of victims that they may not use"
         assert refuses(scenario, words, scenario.bind(a_w_0="x1", b_w_0="x1"), gone)
 
     def test_the_first_queues_that_differ_decide(self) -> None:
