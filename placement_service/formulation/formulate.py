@@ -72,7 +72,7 @@ def formulate(
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
     gone = _gone_nodes(snapshot, index)
     queue_names = {q.name for q in snapshot.queues}
-    ownership = Ownership(snapshot, prepared.homes, prepared.users)
+    ownership = Ownership(snapshot, prepared.homes, prepared.users, loose=loose_reservations)
     homes: defaultdict[int, list[Assignment]] = defaultdict(list)
     for home in prepared.homes:
         homes[home.gang].append(home)
@@ -150,7 +150,8 @@ def formulate(
         pods_without_gpus[bundle] = sum(
             pods for pod_class, pods in content if not class_gpus[pod_class]
         )
-    exact = prepared.exact and table.is_exact and ownership.is_exact
+    said = table.is_exact and ownership.is_exact
+    exact = prepared.exact and said
     problem = Problem(
         policy=policy,
         columns=table.columns,
@@ -180,7 +181,7 @@ def formulate(
         array.flags.writeable = False
     if not all_said:
         problem = _with_loose_rows(problem, exact)
-    if not table.is_exact and prepared.exact and ownership.is_exact:
+    if prepared.exact and not (said or loose_reservations):
         looser = formulate(request, policy, prepared, repeated=repeated, loose_reservations=True)
         return replace(problem, relaxation=looser.relaxation or looser)
     return problem

@@ -20,8 +20,13 @@ class Ownership:
         snapshot: Snapshot,
         homes: Iterable[Assignment] = (),
         users: Mapping[str, str] | None = None,
+        *,
+        loose: bool = False,
     ) -> None:
-        """`users` are the reservations that pods at home use, by the names of the pods."""
+        """`users` are the reservations that pods at home use, by the names of the pods.
+
+        With `loose` all pods of a set may use what one of them may.
+        """
         self._reservations = snapshot.reservations
         # Pods that run use what they used before, and no reservation for where they may go.
         running = [
@@ -37,12 +42,17 @@ class Ownership:
         self.is_exact = True
         taken = set(users_that_run(snapshot))
         named: set[str] = set()
+        # Where a set is one pod, what it owns is said of that pod alone.
+        alone = _alone(snapshot) if snapshot.reservations else {}
         for i, reservation in enumerate(snapshot.reservations):
             used_up = reservation.allocate_once and reservation.name in taken
             if reservation.closed or used_up:
                 continue
             for owner in reservation.owners:
-                if owner.pod and (owner.pod in named or not names_pods(reservation)):
+                if owner.pod and owner.pod not in alone:
+                    continue  # Nobody waits by that name.
+                shared = owner.pod in named or not names_pods(reservation)
+                if owner.pod and shared and not (loose or alone[owner.pod]):
                     # A pod uses one reservation; one that serves others too is theirs.
                     self.is_exact = False
                     continue
@@ -81,6 +91,17 @@ def _name_of(owner: ReservationOwner) -> _Name:
     """
     labels = owner.selector.match_labels if owner.selector is not None else ()
     return owner.gang or owner.pod or (labels[0] if labels else "")
+
+
+def _alone(snapshot: Snapshot) -> dict[str, bool]:
+    """By the name of each pod that waits, whether its set is that pod alone."""
+    return {
+        pod.name: len(s.pods) == 1
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for s in group.pod_sets
+        for pod in s.pods
+    }
 
 
 def names_pods(reservation: Reservation) -> bool:

@@ -268,6 +268,34 @@ def test_a_pod_that_two_reservations_name_uses_the_one_that_serves_nobody_else()
     assert used(placed) == {"a-w-0": "own"}
 
 
+def shared(*owners: ReservationOwner) -> Scenario:
+    """Half of a node is held for these and for gang "b"."""
+    scenario = Scenario("x1=4").hold("shared", "x1", 2)
+    every = *owners, ReservationOwner(gang=gang_name("b"))
+    return replace(scenario, reservations=(replace(scenario.reservations[0], owners=every),))
+
+
+def test_a_pod_is_an_owner_beside_others_where_its_set_is_that_pod_alone() -> None:
+    scenario = shared(ReservationOwner(pod=pod_name("a-w-0")))
+    placed = scenario.gang("a", pods=1, gpus=2).gang("c", pods=1, gpus=2).place()
+    assert used(placed.expect(placed={"a", "c"})) == {"a-w-0": "shared"}
+    assert placed.solution.proven
+
+
+def test_what_one_pod_of_a_set_might_use_beside_other_owners_is_in_the_bounds() -> None:
+    """The room is for gang "b" alone, which has it or does not want it."""
+    scenario = shared(ReservationOwner(pod=pod_name("a-w-0"))).gang("a", pods=2, gpus=1)
+    both = scenario.gang("b", pods=1, gpus=2).gang("c", pods=1, gpus=2).place()
+    assert both.expect(admitted=4).solution.proven
+    solution = scenario.gang("c", pods=1, gpus=2).place().solution
+    assert solution.tiers[0].bound == 4
+
+
+def test_a_pod_that_is_named_and_does_not_wait_leaves_nothing_unproven() -> None:
+    scenario = shared(ReservationOwner(pod=pod_name("nobody"))).gang("a", pods=2, gpus=2)
+    assert scenario.place().expect(placed=()).solution.proven
+
+
 def test_many_reservations_of_other_owners_are_as_many_rooms() -> None:
     scenario = Scenario(" ".join(f"x{i}=8" for i in range(12)))
     for i in range(12):
