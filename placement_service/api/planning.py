@@ -38,6 +38,7 @@ from placement_service.pipeline.stages import Stages
 from placement_service.planning import capacity
 from placement_service.planning.explain import carried_out, remedies
 from placement_service.planning.repack import repack
+from placement_service.planning.trial_snapshot import for_fitting
 
 Asked = (
     planning_pb2.ExplainGangRequest
@@ -231,13 +232,10 @@ class Planning:
         )
         response = answer(found.domains)
         if found.snapshot is not None and found.solution is not None:
-            plan = name_plan(
-                found.snapshot,
-                request.policy,
-                prepare(found.snapshot, request.policy),
-                found.solution.assignments,
-            )
-            shown = replace(request, snapshot=found.snapshot, previous=plan.bindings)
+            policy = for_fitting(request.policy)
+            prepared = prepare(found.snapshot, policy)
+            plan = name_plan(found.snapshot, policy, prepared, found.solution.assignments)
+            shown = replace(request, snapshot=found.snapshot, policy=policy, previous=plan.bindings)
             # The question is not how well it is placed.
             until = min(self.answer_by, time.monotonic() + _TO_SHOW)
             placement = self.place(shown, until)

@@ -16,7 +16,6 @@ import numpy as np
 from placement_service.bounds.added_domains import AddedDomains, most_copies
 from placement_service.bounds.added_nodes import NEVER
 from placement_service.bounds.counting import Counting
-from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.planning import Bounded
 from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
@@ -36,7 +35,7 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.planning import changes
 from placement_service.planning.levels import finer, levels_of
 from placement_service.planning.remedy_case import Solver
-from placement_service.planning.trial_snapshot import EarlierPlan, earlier_plan
+from placement_service.planning.trial_snapshot import EarlierPlan, earlier_plan, for_fitting
 
 _COPIES: Final = "placement_service.cp_sat.copies_and_domains:most_copies"
 _DOMAINS: Final = "placement_service.cp_sat.copies_and_domains:fewest_domains"
@@ -77,7 +76,7 @@ class Cluster:
     ) -> Cluster:
         """The cluster after a plan without evictions."""
         kept = changes.only(snapshot, placed)
-        policy = replace(policy, eviction=EvictionPolicy.NONE)
+        policy = for_fitting(policy)
         earlier = earlier_plan(kept, policy, count_pods(kept, bindings))
         return Cluster(kept, policy, earlier, frozenset(placed), solver, deadline)
 
@@ -253,7 +252,7 @@ def missing(
     report: Callable[[Bounded], None] = lambda known: None,
 ) -> Missing:
     """The fewest domains, with the proven bound, of which `report` is told as it rises."""
-    policy = replace(policy, eviction=EvictionPolicy.NONE)
+    policy = for_fitting(policy)
     bound = _least(domains, policy, solver, deadline)
     if bound >= NEVER:
         return Missing(Bounded(None, None, impossible=True))

@@ -1,8 +1,8 @@
 """Ways to let a waiting gang in: for each kind the smallest that is enough.
 
 A remedy is enough when with it a plan places the gang and all gangs that were placed before, and no
-better plan for all waiting gangs is known that leaves one of them out. It is proven when no such
-plan exists, and all smaller remedies of its kind are known not to be enough. Each finder yields
+plan for all waiting gangs is known that is as good and leaves one of them out. It is proven when no
+plan is better, and all smaller remedies of its kind are known not to be enough. Each finder yields
 remedies, each better than the last.
 """
 
@@ -163,7 +163,7 @@ def add_nodes(case: Case) -> Iterator[AddNodes]:
     if not gang.placeable:
         return
     least = AddedNodes(Counting(Topology(problem)), count).alike(gang)
-    if least.min(initial=NEVER) > _missing([case.gang]):
+    if least.min(initial=NEVER) > _missing(g for g in case.snapshot.gangs if g.name in case.wanted):
         return
     # Other waiting gangs may get the added nodes first.
     most = min(_missing(case.whole.gangs), MOST_ADDED)

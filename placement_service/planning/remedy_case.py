@@ -16,7 +16,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.planning.trial_snapshot import EarlierPlan, Trial
+from placement_service.planning.trial_snapshot import EarlierPlan, Trial, for_fitting
 
 #: Seconds below which no search is worth starting.
 _SHORTEST = 0.1
@@ -121,8 +121,8 @@ class Case:
             if plan is None:
                 return fit
         whole = change(self.whole)
-        names = {gang.name for gang in self.snapshot.gangs}
-        if all(g.name in names or not g.is_pending for g in whole.gangs):
+        alone = all(g.name in self.wanted or not g.is_pending for g in whole.gangs)
+        if alone and self.policy == for_fitting(self.policy):
             return Fit.YES
         if self._seconds < _SHORTEST:
             return Fit.PERHAPS

@@ -7,11 +7,13 @@ search can tell.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from placement_service.bounds.counting import Counting
 from placement_service.bounds.shortages import Offers, lacks, queues_allow
-from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.request import ExtrasPolicy, Policy, Snapshot
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
@@ -24,6 +26,18 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: The minimum of each gang that a plan places, by the gang's name.
 EarlierPlan = Mapping[str, Units]
+
+
+def for_fitting(policy: Policy) -> Policy:
+    """The policy of a question about what fits: nobody gives way, minimums come before all extras,
+    and no goal may be missed for later ones.
+    """
+    return replace(
+        policy,
+        eviction=EvictionPolicy.NONE,
+        tolerances=(),
+        extras=ExtrasPolicy.AFTER_MINIMUMS,
+    )
 
 
 def earlier_plan(

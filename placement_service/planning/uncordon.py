@@ -42,7 +42,9 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
         if plan is not None:
             # Only a search found it, so trials cannot tell how few are enough.
             used = {node for units in plan.values() for _, node, _ in units}
-            yield Uncordon(tuple(nodes.names[i] for i in closed if i in used), False)
+            some = [i for i in closed if i in used]
+            if some and case.settled(partial(changes.opened, nodes=some), plan).found:
+                yield Uncordon(tuple(nodes.names[i] for i in some), False)
         return
     # 1. A set of which no node can be left out.
     enough = min(

@@ -157,3 +157,13 @@ def test_a_search_closes_what_counting_leaves_open_in_a_table(client: PlacementC
     frontier = v1.Frontier(domains=domains, gangs=[resource_name("two")], most=2)
     rows = client.capacity(asked(question, frontier=frontier)).rows
     assert [(row.copies[0].value, row.copies[0].bound) for row in rows] == [(0, 0), (1, 1), (3, 3)]
+
+
+def test_what_fits_does_not_depend_on_what_a_policy_prefers(client: PlacementClient) -> None:
+    """An extra that comes before a lower minimum would need a node more."""
+    gangs = [gang("first", 2, minimum=1, priority=10), gang("a", 1)]
+    question = request([node("n1"), node("n2")], gangs)
+    question.policy.extras = v1.ExtrasPolicy.EXTRAS_POLICY_WITH_PRIORITY
+    found = missing(client, question, HOST, "n1")
+    assert (found.amount.value, found.amount.bound) == (0, 0)
+    assert all(one.placed for one in found.placement.gangs)

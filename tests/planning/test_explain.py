@@ -272,3 +272,41 @@ def test_several_closed_nodes_are_opened_only_as_far_as_needed(client: Placement
         if one.HasField("uncordon") and one.proven
     ]
     assert len(opened) == 2
+
+
+def test_nodes_are_added_for_the_base_as_well(client: PlacementClient) -> None:
+    """The base needs two nodes, and what is based on it one more."""
+    base, scaled = gang("base", 2), gang("scaled", 1)
+    scaled.base_gang = base.name
+    found = remedies(client, request([node("n1", used=8)], [base, scaled]), "scaled")
+    assert found == {"add_nodes": ("nodes/n1", 3)}
+
+
+def test_what_waits_of_a_gang_that_runs_in_part_may_get_the_nodes_first(
+    client: PlacementClient,
+) -> None:
+    part = gang("part", 1, on=["n1"], priority=10)
+    found = remedies(client, request([node("n1")], [part, gang("small", 1)]), "small")
+    assert found == {"add_nodes": ("nodes/n1", 2)}
+
+
+def test_extras_that_come_before_lower_minimums_get_the_nodes_first(
+    client: PlacementClient,
+) -> None:
+    gangs = [gang("first", 2, minimum=1, priority=10), gang("small", 1)]
+    asked = request([node("n1")], gangs)
+    asked.policy.extras = v1.ExtrasPolicy.EXTRAS_POLICY_WITH_PRIORITY
+    assert remedies(client, asked, "small")["add_nodes"] == ("nodes/n1", 2)
+
+
+@pytest.mark.parametrize("rival", [-1, 10])
+def test_an_opened_node_that_somebody_else_would_get_is_no_remedy(
+    client: PlacementClient, rival: int
+) -> None:
+    """The pod of "half" would go to the small node, and leave n1 to one of the others."""
+    gangs = [gang("half", 1, gpus=4, priority=20), gang("a", 1), gang("b", 1, priority=rival)]
+    asked = request([node("n1"), node("c1", gpus=4, closed=True)], gangs)
+    found = explained(client, asked, "a").remedies
+    assert [list(r.uncordon.nodes) for r in found if r.HasField("uncordon")] == (
+        [["nodes/c1"]] if rival < 0 else []
+    )
