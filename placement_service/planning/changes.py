@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from placement_service.entities.devices import Device
 from placement_service.entities.request import (
     HOSTNAME,
     BoundPod,
@@ -17,11 +19,19 @@ from placement_service.entities.request import (
     PodSet,
     PodTemplate,
     Resources,
+    RunningPod,
     Snapshot,
 )
 
 #: The prefix of taints that Kubernetes puts on nodes that are closed or not healthy.
 _TROUBLE = "node.kubernetes.io/"
+
+
+class Place(NamedTuple):
+    """Where a pod comes to run, and the devices of the node that it gets, where it lists any."""
+
+    node: str
+    devices: tuple[int, ...] = ()
 
 
 def only(snapshot: Snapshot, gangs: Collection[str]) -> Snapshot:
@@ -187,21 +197,34 @@ def without_pods(
 
 def released(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
     """These running pods wait again, all of them needed, and give back what they hold."""
-    return without_pods(_waiting(snapshot, pods), pods) if pods else snapshot
+    return without_pods(_needed(snapshot, pods), pods) if pods else snapshot
 
 
 def displaced(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
     """These running pods wait again, all of them needed, and still hold what they have."""
-    waiting = _waiting(snapshot, pods)
+    waiting = _needed(snapshot, pods)
     return replace(waiting, gangs=tuple(_without(gang, pods) for gang in waiting.gangs))
 
 
+def moved(snapshot: Snapshot, places: Mapping[str, Place]) -> Snapshot:
+    """These running pods run elsewhere."""
+    waiting = _waiting(snapshot, places)
+    return bound(without_pods(waiting, places), places)
+
+
 def _waiting(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
-    """These running pods become pods that wait."""
+    """The snapshot with a pod that waits beside each of these running pods."""
 
     def wait(pod_set: PodSet) -> PodSet:
         mine = tuple(Pod(pod.name) for pod in pod_set.bound_pods if pod.name in pods)
         return replace(pod_set, pods=(*pod_set.pods, *mine)) if mine else pod_set
+
+    gangs = (_with_sets(gang, wait) if _has(gang, pods) else gang for gang in snapshot.gangs)
+    return replace(snapshot, gangs=tuple(gangs))
+
+
+def _needed(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
+    """The same, where gangs of which such pods run need all that runs of them."""
 
     def need(before: PodGang, after: PodGang) -> PodGang:
         if before is after:
@@ -212,49 +235,55 @@ def _waiting(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
         )
         return replace(after, groups=groups)
 
-    gangs = (
-        need(gang, _with_sets(gang, wait)) if _has(gang, pods) else gang for gang in snapshot.gangs
-    )
-    return replace(snapshot, gangs=tuple(gangs))
+    waiting = _waiting(snapshot, pods)
+    return replace(waiting, gangs=tuple(map(need, snapshot.gangs, waiting.gangs)))
 
 
 def _has(gang: PodGang, pods: Collection[str]) -> bool:
     return any(pod.name in pods for _, pod_set in _sets(gang) for pod in pod_set.bound_pods)
 
 
-def bound(snapshot: Snapshot, nodes: dict[str, str]) -> Snapshot:
-    """Waiting pods of gangs run on these nodes, by name; what they ask for is taken there."""
-    taken: dict[str, list[PodTemplate]] = {}
+def bound(snapshot: Snapshot, places: Mapping[str, Place]) -> Snapshot:
+    """Waiting pods of gangs, by name, run at these places: what they ask for is taken there, and
+    the rules of others see them.
+    """
+    taken: dict[str, list[tuple[BoundPod, PodTemplate]]] = {}
 
     def settle(pod_set: PodSet) -> PodSet:
-        mine = [pod for pod in pod_set.pods if pod.name in nodes]
-        if not mine:
-            return pod_set
-        for pod in mine:
-            taken.setdefault(nodes[pod.name], []).append(pod_set.template)
-        return replace(
-            pod_set,
-            pods=tuple(pod for pod in pod_set.pods if pod.name not in nodes),
-            bound_pods=(*pod_set.bound_pods, *(BoundPod(p.name, nodes[p.name]) for p in mine)),
+        mine = tuple(
+            BoundPod(pod.name, places[pod.name].node, devices=places[pod.name].devices)
+            for pod in pod_set.pods
+            if pod.name in places
         )
+        for pod in mine:
+            taken.setdefault(pod.node, []).append((pod, pod_set.template))
+        waiting = tuple(pod for pod in pod_set.pods if pod.name not in places)
+        bound_pods = (*pod_set.bound_pods, *mine)
+        return replace(pod_set, pods=waiting, bound_pods=bound_pods) if mine else pod_set
 
     gangs = tuple(_with_sets(gang, settle) for gang in snapshot.gangs)
     columns = snapshot.columns
     after = columns.updated(
-        _with_pods(columns[columns.row_of[name]], templates) for name, templates in taken.items()
+        _with_pods(columns[columns.row_of[name]], pods) for name, pods in taken.items()
     )
-    return replace(snapshot, gangs=gangs, nodes=after)
+    seen = (
+        RunningPod(pod.name, pod.node, template.labels, template.required_anti_affinity)
+        for pods in taken.values()
+        for pod, template in pods
+    )
+    return replace(snapshot, gangs=gangs, nodes=after, running_pods=(*snapshot.running_pods, *seen))
 
 
-def _with_pods(node: Node, templates: Sequence[PodTemplate]) -> Node:
-    ports = tuple(port for template in templates for port in template.host_ports)
+def _with_pods(node: Node, pods: Sequence[tuple[BoundPod, PodTemplate]]) -> Node:
+    ports = tuple(port for _, template in pods for port in template.host_ports)
     # Of unknown numbers nothing more is known.
     known = node.compute_domain_pods > 0
-    joined = known * sum(t.compute_domain == node.compute_domain for t in templates)
+    joined = known * sum(t.compute_domain == node.compute_domain for _, t in pods)
     return replace(
         node,
-        requested=_sum([node.requested, *(template.requests for template in templates)]),
+        requested=_sum([node.requested, *(template.requests for _, template in pods)]),
         host_ports=node.host_ports + ports,
+        devices=_devices(node, pods, +1),
         compute_domain_pods=node.compute_domain_pods + joined,
     )
 
@@ -300,26 +329,11 @@ def _left(
     """The node without some pods that run on it."""
     requested = Counter(node.requested)
     ports = list(node.host_ports)
-    devices = {device.index: device for device in node.devices}
-    for pod, template in pods:
+    for _, template in pods:
         requested.subtract(template.requests)
         for port in template.host_ports:
             if port in ports:
                 ports.remove(port)
-        share = template.device_share
-        for index in pod.devices:
-            device = devices.get(index)
-            if device is None:
-                continue
-            compute = 1000 if share is None else share.compute_milli
-            memory = 1000 if share is None else share.memory_milli
-            if share is not None and not memory and device.memory_bytes:
-                memory = -(-1000 * share.memory_bytes // device.memory_bytes)
-            devices[index] = replace(
-                device,
-                used_milli=max(0, device.used_milli - compute),
-                used_memory_milli=max(0, device.used_memory_milli - memory),
-            )
     # Where their number is known, other pods than those of gangs may be in the domain.
     known = node.compute_domain_pods > 0
     of_domain = sum(template.compute_domain == node.compute_domain for _, template in pods)
@@ -329,10 +343,30 @@ def _left(
         node,
         requested={name: max(0, amount) for name, amount in requested.items()},
         host_ports=tuple(ports),
-        devices=tuple(devices.values()),
+        devices=_devices(node, pods, -1),
         compute_domain=node.compute_domain if busy else "",
         compute_domain_pods=members,
     )
+
+
+def _devices(
+    node: Node, pods: Sequence[tuple[BoundPod, PodTemplate]], sign: int
+) -> tuple[Device, ...]:
+    """The devices of a node once some pods have come (+1) or gone (-1)."""
+    devices = {device.index: device for device in node.devices}
+    for pod, template in pods:
+        share = template.device_share
+        for device in (devices[index] for index in pod.devices if index in devices):
+            compute = 1000 if share is None else share.compute_milli
+            memory = 1000 if share is None else share.memory_milli
+            if share is not None and not memory and device.memory_bytes:
+                memory = -(-1000 * share.memory_bytes // device.memory_bytes)
+            devices[device.index] = replace(
+                device,
+                used_milli=max(0, device.used_milli + sign * compute),
+                used_memory_milli=max(0, device.used_memory_milli + sign * memory),
+            )
+    return tuple(devices.values())
 
 
 def _given(

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from placement_service.entities.eviction import Eviction, EvictionPolicy
-from placement_service.entities.planning import (
-    Remedy,
-)
+from placement_service.entities.planning import Remedy
 from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.planning import changes
+from placement_service.planning.changes import Place
 from placement_service.planning.eviction import evict
 from placement_service.planning.levels import levels_of
 from placement_service.planning.remedies import Finder, add_nodes, reduce, relax
@@ -83,7 +82,6 @@ def carried_out(snapshot: Snapshot, evictions: Sequence[Eviction]) -> Snapshot:
     """The snapshot after the evictions of a plan; what they move runs where it was moved to."""
     if not evictions:
         return snapshot
-    moved = {one.pod: one.to_node for one in evictions if one.to_node}
+    moved = {one.pod: Place(one.to_node, one.to_devices) for one in evictions if one.to_node}
     gone = {one.pod for one in evictions}
-    waiting = changes.released(snapshot, moved.keys())
-    return changes.bound(changes.without_pods(waiting, gone - moved.keys()), moved)
+    return changes.moved(changes.without_pods(snapshot, gone - moved.keys()), moved)

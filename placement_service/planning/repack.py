@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,16 +19,15 @@ from typing import Final, cast
 import numpy as np
 
 from placement_service.bounds.added_nodes import NEVER
-from placement_service.bounds.counting import Counting
-from placement_service.bounds.shortages import Offers, lacks
-from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.nodes import Ints
-from placement_service.entities.planning import Bounded, Move, Repacking
-from placement_service.entities.pod_assignment import count_pods, name_pods
-from placement_service.entities.request import Binding, PodGang, Policy, Resources, Snapshot
-from placement_service.entities.solution import Solution
+from placement_service.entities.planning import Bounded, Repacking
+from placement_service.entities.request import (
+    PodGang,
+    Policy,
+    Resources,
+    Snapshot,
+)
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.plan import from_solution, is_placed
 from placement_service.formulation.planning_questions import (
     EmptyingAnswer,
     EmptyingQuestion,
@@ -37,21 +35,15 @@ from placement_service.formulation.planning_questions import (
     MovableGang,
     Spared,
 )
-from placement_service.formulation.problem import Problem
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.first_answer import first_answer
-from placement_service.heuristic.plan_builder import Builder
+from placement_service.formulation.running_rules import with_all_terms
 from placement_service.planning import changes
 from placement_service.planning.eviction import is_protected
 from placement_service.planning.levels import inside
+from placement_service.planning.moves import Mover, adopted, is_refuted, running
 from placement_service.planning.remedy_case import Solver
-from placement_service.planning.steps import in_steps
+from placement_service.planning.trial_snapshot import for_fitting
 
 _FUNCTION: Final = "placement_service.cp_sat.emptying:fewest_leaving"
-
-#: Seconds below which no search is worth starting, and the part of the rest that one gets.
-_SHORTEST: Final = 0.1
-_SHARE: Final = 0.3
 
 
 def repack(
@@ -69,17 +61,21 @@ def repack(
     Waiting gangs are ignored. The level must have so many domains. `report` is told the least
     number of pods that have to move, as it rises.
     """
-    policy = replace(policy, eviction=EvictionPolicy.NONE)
+    policy = for_fitting(policy)
     search = _Search(_running_only(snapshot), policy, level, count, solver, deadline)
     return search.run(report)
 
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """A running gang, its GPU pods by domain and group, and the domains of its other pods."""
+    """A running gang, its GPU pods by domain and group, and the domains of its other pods.
+
+    `elastic`: extras of it may move, be it only inside the domain that it requires.
+    """
 
     name: str
     arrays: MovableGang
+    elastic: bool
     gpu_pods: dict[int, dict[int, list[str]]]
     without_gpus: frozenset[int]
     pods: tuple[str, ...]
@@ -115,6 +111,7 @@ class _Search:
         self._count = count
         self._solver = solver
         self._deadline = deadline
+        self._mover = Mover(policy, solver, deadline)
         values = snapshot.columns.label(level)
         self._names = sorted({value for value in values if value is not None})
         number = {name: i for i, name in enumerate(self._names)}
@@ -180,7 +177,7 @@ class _Search:
             return Repacking((), names, Bounded(0, 0))
         closed = np.flatnonzero(np.isin(self._domain, chosen))
         shut = changes.cordoned(self._snapshot, closed.tolist())
-        moves, refuted = self._moves(shut, leaving)
+        moves, refuted = self._mover.moves(shut, leaving)
         if moves is not None:
             bound = min(cost, self._bound)
             return Repacking(moves, names, Bounded(len(moves), min(bound, len(moves))))
@@ -193,81 +190,13 @@ class _Search:
             heapq.heappush(self._retries, (len(everything), chosen))
         return None
 
-    def _moves(
-        self, shut: Snapshot, leaving: frozenset[str]
-    ) -> tuple[tuple[Move, ...] | None, bool]:
-        """The moves of the pods that leave; and whether it is proven that they fit nowhere, in any
-        steps.
-        """
-        moves = self._in_turns(shut, leaving)
-        if moves is not None:
-            return moves, False
-        refuted = False
-        for waiting in (changes.displaced(shut, leaving), changes.released(shut, leaving)):
-            problem = formulate(waiting, self._policy)
-            now = time.monotonic()
-            until = now + _SHARE * max(0.0, self._deadline - now)
-            found = first_answer(problem, deadline=until, minimums_only=True)
-            plan = from_solution(problem, found)
-            if not all(is_placed(gang, plan) for gang in problem.gangs):
-                refuted = _is_refuted(problem)
-                if refuted or until - time.monotonic() < _SHORTEST:
-                    continue
-                found = self._solver.search(problem, found, deadline=until)
-                plan = from_solution(problem, found)
-                refuted = found.tiers[0].proven
-            if all(is_placed(gang, plan) for gang in problem.gangs):
-                bindings = name_pods(waiting, found.assignments)
-                moves = in_steps(self._snapshot, {b.pod: b.node for b in bindings})
-                if moves is not None:
-                    return moves, False
-                refuted = False
-        return None, refuted
-
-    def _in_turns(self, snapshot: Snapshot, leaving: frozenset[str]) -> tuple[Move, ...] | None:
-        """The moves in steps: each step places the pods that have room by then, as a first answer
-        does. None if some pod has no room in the end.
-        """
-        home = {
-            pod.name: pod.node
-            for gang in snapshot.gangs
-            for group in gang.groups
-            for pod_set in group.pod_sets
-            for pod in pod_set.bound_pods
-        }
-        moves: list[Move] = []
-        for step in itertools.count(1):
-            bindings = self._with_room(snapshot, leaving)
-            if not bindings:
-                break
-            moves += (Move(step, b.pod, b.gang, home[b.pod], b.node) for b in bindings)
-            target = {b.pod: b.node for b in bindings}
-            leaving -= target.keys()
-            if not leaving:
-                return tuple(moves)
-            snapshot = changes.bound(changes.released(snapshot, target), target)
-        return None
-
-    def _with_room(self, snapshot: Snapshot, leaving: frozenset[str]) -> list[Binding]:
-        """Where leaving pods have room while all of them still hold their present room."""
-        waiting = changes.displaced(snapshot, leaving)
-        problem = formulate(waiting, self._policy)
-        found = first_answer(problem, deadline=self._deadline, minimums_only=True)
-        plan = from_solution(problem, found)
-        whole = {
-            waiting.gangs[arrays.index].name
-            for arrays in problem.pending
-            if is_placed(arrays, plan)
-        }
-        return [b for b in name_pods(waiting, found.assignments) if b.gang in whole]
-
     def _further(self, chosen: Collection[int]) -> int:
         """The least pods of any further move: a whole gang, or one of its extras."""
         least = NEVER
         for gang in self._gangs:
             arrays = gang.arrays
             leaving = len(gang.leaving(chosen, whole=False) or ())
-            if arrays.moves_extras and any(arrays.spare):
+            if gang.elastic:
                 return 1
             if arrays.moves_whole and leaving < arrays.pods:
                 least = min(least, arrays.pods - leaving)
@@ -282,7 +211,7 @@ class _Search:
         waiting: set[str] = set()
         absent: dict[str, tuple[str, ...]] = {}
         for gang in self._gangs:
-            if not (gang.arrays.moves_whole or gang.arrays.moves_extras):
+            if not (gang.arrays.moves_whole or gang.elastic):
                 continue
             leaving = gang.leaving(chosen, whole=False) or ()
             whole = len(leaving) == len(gang.pods)
@@ -292,7 +221,7 @@ class _Search:
                 absent[gang.name] = gang.pods
         gone = frozenset(pod for pods in absent.values() for pod in pods)
         less = changes.without_pods(shut, gone, absent.keys())
-        return _is_refuted(formulate(changes.released(less, waiting), self._policy))
+        return is_refuted(formulate(changes.released(less, waiting), self._policy))
 
     @cached_property
     def _replaceable(self) -> frozenset[str]:
@@ -300,15 +229,8 @@ class _Search:
         pods = frozenset(pod for gang in self._gangs for pod in gang.pods)
         waiting = changes.released(self._snapshot, pods)
         problem = formulate(waiting, self._policy)
-        home = [
-            Binding(pod.name, pod.node, gang.name, group.name)
-            for gang in self._snapshot.gangs
-            for group in gang.groups
-            for pod_set in group.pod_sets
-            for pod in pod_set.bound_pods
-        ]
-        plan = from_solution(problem, Solution(count_pods(waiting, home), ()))
-        return frozenset(waiting.gangs[i].name for i in Builder(problem).adopt(plan))
+        home = adopted(problem, waiting, running(self._snapshot))
+        return frozenset(waiting.gangs[i].name for i in home)
 
     # --- what runs ----------------------------------------------------------------
 
@@ -352,6 +274,8 @@ class _Search:
                         gpu_pods.setdefault(domain, {}).setdefault(number, []).append(pod.name)
         known = not any(group.fixed_pods for group in gang.groups)
         movable = known and not gang.not_preemptible
+        # Of such a gang all pods are extras, which no run time protects.
+        no_minimum = not any(group.min_replicas for group in gang.groups)
         # An extra stays where its gang requires a domain that lies inside a freed one.
         pinned = any(scope.required_level in self._finer for scope in gang.packing_scopes)
         arrays = MovableGang(
@@ -362,10 +286,11 @@ class _Search:
                 for group, names in groups.items()
             ),
             tuple(_spare(gang, group.name) for group in gang.groups),
-            moves_whole=movable and not is_protected(gang, self._snapshot),
+            moves_whole=movable and (no_minimum or not is_protected(gang, self._snapshot)),
             moves_extras=movable and not pinned,
         )
-        return _Gang(gang.name, arrays, gpu_pods, frozenset(without_gpus), tuple(pods))
+        elastic = movable and any(arrays.spare)
+        return _Gang(gang.name, arrays, elastic, gpu_pods, frozenset(without_gpus), tuple(pods))
 
     def _spared(self, able: Sequence[int]) -> Iterator[Spared]:
         """For each kind of GPU: what domains have, and what all nodes spare beside what runs."""
@@ -399,15 +324,6 @@ def _amount(name: str, of: Resources) -> int:
     return of.get(name, 0)
 
 
-def _is_refuted(problem: Problem) -> bool:
-    """Whether counting shows that not all gangs fit."""
-    counting = Counting(Topology(problem))
-    everyone = problem.pending
-    if not all(map(counting.fits_alone, everyone)):
-        return True
-    return any(True for _ in lacks(counting, everyone, Offers(counting, counting.room)))
-
-
 def _spare(gang: PodGang, group: str) -> int:
     """Pods of a group beyond its minimum, as it was asked for."""
     (found,) = (one for one in gang.groups if one.name == group)
@@ -415,7 +331,10 @@ def _spare(gang: PodGang, group: str) -> int:
 
 
 def _running_only(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without pods that wait, and without gangs of which nothing runs."""
+    """The snapshot without pods that wait, and without gangs of which nothing runs.
+
+    Any of the others may move, so all that they keep away counts.
+    """
     gangs = []
     for gang in changes.only(snapshot, ()).gangs:
         groups = tuple(
@@ -424,4 +343,4 @@ def _running_only(snapshot: Snapshot) -> Snapshot:
             for g in gang.groups
         )
         gangs.append(replace(gang, groups=groups, uninitialized=False, unsupported=()))
-    return replace(snapshot, gangs=tuple(gangs))
+    return with_all_terms(replace(snapshot, gangs=tuple(gangs)))

@@ -7,7 +7,7 @@ import pytest
 from placement import v1
 from placement.client import PlacementClient
 from placement.errors import InvalidRequestError
-from tests.planning.clusters import RACK, gang, node, request
+from tests.planning.clusters import HOST, RACK, gang, node, request
 
 
 def racks(*names: str) -> list[v1.Node]:
@@ -184,3 +184,53 @@ def test_more_domains_than_the_gpus_in_use_leave_is_no_answer_at_once(
     assert not found.pods.HasField("bound")
     assert found.pods.impossible
     assert pods(freed(racks(*names), gangs, client, count=8)) == (8, 8)
+
+
+def test_a_host_port_is_free_before_another_pod_takes_it(client: PlacementClient) -> None:
+    """Rack r2 has room, but its pod keeps the port until the gang is gone."""
+    gangs = [
+        gang("a", 0, gpus=1, on=["n-r1", "n-r2"]),
+        gang("fixed", 0, gpus=1, on=["n-r3"], fixed=True),
+    ]
+    gangs[0].groups[0].pod_sets[0].template.host_ports.add(port=80, protocol="TCP")
+    nodes = racks("r1", "r2", "r3")
+    for one in nodes[:2]:
+        one.host_ports.add(port=80, protocol="TCP")
+    found = freed(nodes, gangs, client)
+    assert not found.moves
+    assert (found.pods.HasField("value"), found.pods.bound) == (False, 2)
+
+
+def test_pods_that_stay_keep_others_away(client: PlacementClient) -> None:
+    """Rack r2 has just the room that is asked for."""
+    gangs = [
+        gang("mine", 0, gpus=2, on=["n-r1"]),
+        gang("shy", 0, gpus=6, on=["n-r2"], fixed=True),
+        gang("fixed", 0, gpus=1, on=["n-r3"], fixed=True),
+    ]
+    gangs[0].groups[0].pod_sets[0].template.labels["app"] = "mine"
+    term = gangs[1].groups[0].pod_sets[0].template.required_anti_affinity.add(topology_key=HOST)
+    term.selector.match_labels["app"] = "mine"
+    [move] = freed(racks("r1", "r2", "r3"), gangs, client).moves
+    assert move.to_node == "nodes/n-r3"
+
+
+def test_a_minimum_run_time_protects_no_gang_without_a_minimum(client: PlacementClient) -> None:
+    """It requires one rack, so its extras move together."""
+    gangs = [
+        gang("young", 0, gpus=2, on=["n-r1"] * 2, minimum=0, required=RACK),
+        gang("fixed", 0, gpus=1, on=["n-r2"], fixed=True),
+    ]
+    gangs[0].minimum_run_time.seconds = 60
+    gangs[0].start_time.seconds = 1000
+    assert pods(freed(racks("r1", "r2"), gangs, client)) == (2, 2)
+
+
+def test_extras_may_move_inside_the_domain_that_they_require(client: PlacementClient) -> None:
+    """One pod of b could make room on the node for a, on the other node of its rack."""
+    nodes = [*racks("r1"), node("partly", rack="r2"), node("other", rack="r2", used=6)]
+    gangs = [
+        gang("a", 0, gpus=6, on=["n-r1"]),
+        gang("b", 0, gpus=2, on=["partly"] * 2, minimum=1, required=RACK),
+    ]
+    assert freed(nodes, gangs, client).pods.bound == 2

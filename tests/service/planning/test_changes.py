@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from placement_service.entities.devices import Device
+from placement_service.entities.eviction import Eviction, EvictionKind
 from placement_service.entities.request import PodGang, Snapshot
 from placement_service.planning import changes
+from placement_service.planning.changes import Place
+from placement_service.planning.explain import carried_out
 from tests.service.evictions import running
 from tests.service.questions import gang, node
 
@@ -24,7 +28,7 @@ def with_domain(one: PodGang) -> PodGang:
 def test_a_pod_that_comes_and_goes_leaves_others_in_their_compute_domain() -> None:
     at = replace(node("n0", used=1), compute_domain="ml/d", compute_domain_pods=1)
     before = Snapshot((at,), (with_domain(gang("mine", pods=1, gpus=1)),))
-    there = changes.bound(before, {POD: "nodes/n0"})
+    there = changes.bound(before, {POD: Place("nodes/n0")})
     assert there.nodes[0].compute_domain_pods == 2
     after = changes.without_pods(there, {POD})
     assert (after.nodes[0].compute_domain, after.nodes[0].compute_domain_pods) == ("ml/d", 1)
@@ -37,3 +41,39 @@ def test_a_compute_domain_ends_with_its_last_pod(members: int) -> None:
     old = with_domain(running("old", "n0", gpus=1))
     after = changes.without_pods(Snapshot((at,), (old,)), {"namespaces/ml/pods/old-0"})
     assert (after.nodes[0].compute_domain, after.nodes[0].compute_domain_pods) == ("", 0)
+
+
+def test_rules_see_a_pod_where_it_moved_to() -> None:
+    old = running("old", "n0", gpus=1)
+    before = Snapshot((node("n0", used=1), node("n1")), (old,))
+    after = changes.moved(before, {"namespaces/ml/pods/old-0": Place("nodes/n1")})
+    [seen] = after.running_pods
+    assert (seen.name, seen.node) == ("namespaces/ml/pods/old-0", "nodes/n1")
+    assert seen.labels == {"app": "old"}
+    assert [n.requested.get("nvidia.com/gpu", 0) for n in after.nodes] == [0, 1]
+
+
+def test_a_pod_that_moves_takes_its_devices() -> None:
+    free = tuple(Device(i) for i in range(2))
+    full = tuple(replace(d, used_milli=1000, used_memory_milli=1000) for d in free)
+    nodes = replace(node("n0", used=2), devices=full), replace(node("n1"), devices=free)
+    old = running("old", "n0", gpus=1)
+    [group] = old.groups
+    [pods] = group.pod_sets
+    pods = replace(pods, bound_pods=(replace(pods.bound_pods[0], devices=(1,)),))
+    old = replace(old, groups=(replace(group, pod_sets=(pods,)),))
+    place = Place("nodes/n1", (0,))
+    after = changes.moved(Snapshot(nodes, (old,)), {"namespaces/ml/pods/old-0": place})
+    assert [[d.used_milli for d in n.devices] for n in after.nodes] == [[1000, 0], [1000, 0]]
+    assert after.gangs[0].groups[0].pod_sets[0].bound_pods[0].devices == (0,)
+
+
+def test_extras_that_move_stay_extras() -> None:
+    old = running("old", "n0", "n0", gpus=1, minimum=1)
+    before = Snapshot((node("n0", used=2), node("n1")), (old,))
+    move = Eviction(
+        "namespaces/ml/pods/old-1", old.name, "nodes/n0", EvictionKind.MOVE, to_node="nodes/n1"
+    )
+    [after] = carried_out(before, [move]).gangs
+    assert [group.min_replicas for group in after.groups] == [1]
+    assert sorted(pod.node for pod in after.groups[0].running_pods) == ["nodes/n0", "nodes/n1"]
