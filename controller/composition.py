@@ -336,6 +336,7 @@ def _evictions(shared: Shared) -> Evictions | None:
         ),
         Journal(shared.cluster, namespace=settings.lease_namespace, name=settings.eviction_journal),
         shared.pool,
+        timeout=settings.eviction_timeout,
         clock=time.time,
         count=lambda result: metrics.evictions.labels(result.value).inc(),
         on_eviction=lambda victim, plan: report_eviction(shared.recorder, victim, plan),

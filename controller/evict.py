@@ -11,6 +11,8 @@ other gang, and the room is free.
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from enum import StrEnum
@@ -96,8 +98,10 @@ class KubernetesEvictor:
 
 
 class Evictions:
-    """The plans under way. `clock` is seconds since the epoch; `on_eviction` is told of every
-    eviction that was carried out, with its plan."""
+    """The plans under way, each for `timeout` seconds at most. `clock` is seconds since the epoch
+    and may jump; `steady` may not. `on_eviction` is told of every eviction that was carried out,
+    with its plan.
+    """
 
     def __init__(
         self,
@@ -105,7 +109,9 @@ class Evictions:
         journal: PlanStore,
         executor: Executor,
         *,
+        timeout: float,
         clock: Callable[[], float],
+        steady: Callable[[], float] = time.monotonic,
         count: Callable[[Eviction], None] = lambda result: None,
         on_eviction: Callable[[Victim, EvictionPlan], None] = lambda victim, plan: None,
         on_step: StepObserver = ignored,
@@ -113,7 +119,9 @@ class Evictions:
         self._evictor = evictor
         self._journal = journal
         self._executor = executor
+        self._timeout = timeout
         self._clock = clock
+        self._steady = steady
         self._count = count
         self._on_eviction = on_eviction
         self._on_step = on_step
@@ -123,7 +131,9 @@ class Evictions:
         """A new term begins: what is under way has to be read again."""
         self._plans: dict[Key, EvictionPlan] = {}
         self._left: dict[Key, tuple[Victim, ...]] = {}
-        self._again_at = 0.0
+        # When their time is up, on the steady clock.
+        self._ends: dict[Key, float] = {}
+        self._again_at = -math.inf
         self._is_read = False
 
     @property
@@ -147,10 +157,10 @@ class Evictions:
                 plans = self._journal.read()
             except ApiError as error:
                 logger.warning("the journal of evictions cannot be read: %s", error)
-                self._again_at = self._clock() + _RETRY
+                self._again_at = self._steady() + _RETRY
                 return False
-            self._plans = {plan.gang: plan for plan in plans}
-            self._left = {plan.gang: plan.victims for plan in plans}
+            for plan in plans:
+                self._take_on(plan)
             self._is_read = True
         return True
 
@@ -167,14 +177,19 @@ class Evictions:
             self._journal.write(plan)
         except ApiError as error:
             return f"the evictions cannot be written down: {error}"
-        self._plans[plan.gang] = plan
-        self._left[plan.gang] = plan.victims
+        self._take_on(plan)
         self._evict(plan)
         return ""
 
+    def _take_on(self, plan: EvictionPlan) -> None:
+        self._plans[plan.gang] = plan
+        self._left[plan.gang] = plan.victims
+        # Wherever the clock was set to meanwhile, nothing waits for longer than it may.
+        self._ends[plan.gang] = self._steady() + min(plan.until - self._clock(), self._timeout)
+
     def has_work(self, view: ClusterView) -> bool:
         """Whether `advance` would do something."""
-        is_time = self._clock() >= self._again_at
+        is_time = self._steady() >= self._again_at
         return (is_time and not self._is_read) or any(
             self._is_over(plan, view) or (is_time and self._left[key])
             for key, plan in self._plans.items()
@@ -187,7 +202,7 @@ class Evictions:
         ended = []
         for key, plan in tuple(self._plans.items()):
             if not self._is_over(plan, view):
-                if self._left[key] and self._clock() >= self._again_at:
+                if self._left[key] and self._steady() >= self._again_at:
                     self._evict(plan)
                 continue
             try:
@@ -195,10 +210,10 @@ class Evictions:
             except ApiError as error:
                 logger.warning("the journal of evictions cannot be written: %s", error)
                 continue
-            del self._plans[key], self._left[key]
+            del self._plans[key], self._left[key], self._ends[key]
             ended.append(key)
-        if self._clock() >= self._again_at:
-            self._again_at = self._clock() + _RETRY
+        if self._steady() >= self._again_at:
+            self._again_at = self._steady() + _RETRY
         return tuple(ended)
 
     def _evict(self, plan: EvictionPlan) -> None:
@@ -228,7 +243,9 @@ class Evictions:
     def _is_over(self, plan: EvictionPlan, view: ClusterView) -> bool:
         """Whether the room is free, the gang no longer needs it, or time is up."""
         state = view.states.get(plan.gang)
-        if state is None or state.uid != plan.uid or state.is_met or self._clock() >= plan.until:
+        if state is None or state.uid != plan.uid or state.is_met:
+            return True
+        if self._steady() >= self._ends[plan.gang]:
             return True
         return not any(is_there(victim, view) for victim in plan.victims)
 

@@ -77,8 +77,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def evictions(cluster: Cluster, pool: ThreadPoolExecutor, clock: Clock) -> Evictions:
-    return Evictions(cluster, cluster, pool, clock=clock)
+def steady() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def evictions(cluster: Cluster, pool: ThreadPoolExecutor, clock: Clock, steady: Clock) -> Evictions:
+    return Evictions(cluster, cluster, pool, timeout=300.0, clock=clock, steady=steady)
 
 
 @pytest.fixture
@@ -174,7 +179,7 @@ def test_the_next_controller_goes_on_with_the_same_pods(
 
 
 def test_while_the_journal_cannot_be_read_nothing_is_known(
-    cluster: Cluster, evictions: Evictions, clock: Clock, cache: ClusterCache
+    cluster: Cluster, evictions: Evictions, steady: Clock, cache: ClusterCache
 ) -> None:
     cluster.is_down = True
     assert evictions.has_work(cache.view())
@@ -182,7 +187,7 @@ def test_while_the_journal_cannot_be_read_nothing_is_known(
     assert not evictions.is_read
     # And it is not read without end.
     assert not evictions.has_work(cache.view())
-    clock.now += 3.0
+    steady.now += 3.0
     assert evictions.has_work(cache.view())
     cluster.is_down = False
     evictions.advance(cache.view())
@@ -190,14 +195,14 @@ def test_while_the_journal_cannot_be_read_nothing_is_known(
 
 
 def test_what_got_no_answer_is_tried_again(
-    cluster: Cluster, evictions: Evictions, clock: Clock, cache: ClusterCache, plan: EvictionPlan
+    cluster: Cluster, evictions: Evictions, steady: Clock, cache: ClusterCache, plan: EvictionPlan
 ) -> None:
     evictions.recover()
     cluster.answers = lambda victim, trial: Eviction.EVICTED if trial else Eviction.UNKNOWN
     assert evictions.begin(plan) == ""
     assert evictions.left_of(URGENT) == 2
     cluster.answers = lambda victim, trial: Eviction.EVICTED
-    clock.now += 3.0
+    steady.now += 3.0
     assert evictions.has_work(cache.view())
     evictions.advance(cache.view())
     assert cluster.evicted == ["a", "b"]
@@ -208,7 +213,7 @@ def test_what_got_no_answer_is_tried_again(
 def test_a_plan_that_leads_nowhere_is_given_up(
     cluster: Cluster,
     evictions: Evictions,
-    clock: Clock,
+    steady: Clock,
     cache: ClusterCache,
     plan: EvictionPlan,
     why: str,
@@ -216,7 +221,7 @@ def test_a_plan_that_leads_nowhere_is_given_up(
     evictions.recover()
     evictions.begin(plan)
     if why == "time":
-        clock.now = plan.until
+        steady.now += 300.0
     else:
         cache.observe("PodGang", gang("urgent", "u"), deleted=True)
         if why == "another gang":
@@ -225,6 +230,51 @@ def test_a_plan_that_leads_nowhere_is_given_up(
             cache.observe("PodGang", again)
     assert evictions.advance(cache.view()) == (URGENT,)
     assert cluster.written == {}
+
+
+@pytest.mark.parametrize("jump", [-7200.0, 7200.0])
+def test_a_clock_that_jumps_changes_nothing(
+    cluster: Cluster,
+    evictions: Evictions,
+    clock: Clock,
+    steady: Clock,
+    cache: ClusterCache,
+    plan: EvictionPlan,
+    jump: float,
+) -> None:
+    """Neither how long a plan is waited for, nor when evictions are tried again."""
+    evictions.recover()
+    cluster.answers = lambda victim, trial: Eviction.EVICTED if trial else Eviction.BUDGET
+    evictions.begin(plan)
+    evictions.advance(cache.view())
+    clock.now += jump
+    steady.now += 3.0
+    cluster.answers = lambda victim, trial: Eviction.EVICTED
+    assert evictions.advance(cache.view()) == ()
+    assert cluster.evicted == ["a", "b"]
+    steady.now += 300.0
+    assert evictions.advance(cache.view()) == (URGENT,)
+
+
+def test_a_journal_is_read_again_though_the_clock_was_set_back(
+    cluster: Cluster, evictions: Evictions, clock: Clock, steady: Clock, cache: ClusterCache
+) -> None:
+    """Until it is read, nothing at all is planned."""
+    cluster.is_down = True
+    evictions.advance(cache.view())
+    cluster.is_down = False
+    clock.now -= 7200.0
+    steady.now += 3.0
+    assert evictions.has_work(cache.view())
+
+
+def test_a_plan_of_a_leader_whose_clock_was_ahead_is_not_waited_for_longer(
+    cluster: Cluster, evictions: Evictions, steady: Clock, cache: ClusterCache, plan: EvictionPlan
+) -> None:
+    cluster.written = {URGENT: replace(plan, until=plan.until + 7200.0)}
+    evictions.recover()
+    steady.now += 300.0
+    assert evictions.advance(cache.view()) == (URGENT,)
 
 
 def test_a_later_pod_of_the_name_is_no_victim(
