@@ -107,7 +107,7 @@ class Dumps:
                 file.write(content())
             os.replace(temporary, folder / name)
             with self._lock:
-                self._make_room(folder)
+                self._make_room(folder, newest=name.removesuffix(_ANSWER).removesuffix(".binpb"))
         except OSError as error:
             logger.error("the dump %s could not be written: %s", name, error.strerror)
             with self._lock:
@@ -116,11 +116,16 @@ class Dumps:
             with contextlib.suppress(OSError):
                 temporary.unlink()
 
-    def _make_room(self, folder: Path) -> None:
+    def _make_room(self, folder: Path, *, newest: str) -> None:
         """Deletes the oldest dumps, each with its answer, until the others are few enough."""
         size = 0
-        # By the time of writing: within a second names do not tell the order.
-        found = sorted(folder.glob(_DUMPS), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        # By the time of writing: within a second names do not tell the order. The newest one stays
+        # also where the clock was set back.
+        found = sorted(
+            folder.glob(_DUMPS),
+            key=lambda path: (path.stem == newest, path.stat().st_mtime_ns),
+            reverse=True,
+        )
         for place, path in enumerate(found):
             both = (path, path.with_name(f"{path.stem}{_ANSWER}"))
             size += sum(one.stat().st_size for one in both if one.exists())

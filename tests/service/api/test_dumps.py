@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from pathlib import Path
@@ -43,6 +44,21 @@ def test_the_oldest_dumps_are_deleted(tmp_path: Path) -> None:
         names.append(dumps.save(bytes([i])))
         wait_for_writers()
     assert {p.name for p in tmp_path.iterdir()} == {*names, "notes.binpb"}
+
+
+def test_the_newest_dump_stays_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    for digit in range(2):
+        ahead = tmp_path / f"20990101T000000-000000000000000{digit}.binpb"
+        ahead.write_text("from before")
+        os.utime(ahead, (4e9, 4e9))
+    dumps = Dumps(tmp_path, 2)
+    name = dumps.save(b"request")
+    wait_for_writers()
+    dumps.answer(name, ComputePlacementResponse().SerializeToString(), 1)
+    wait_for_writers()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert {name, f"{name.removesuffix('.binpb')}.answer.binpb"} < left
+    assert len(left) == 3
 
 
 def test_what_a_killed_server_left_half_written_is_deleted(tmp_path: Path) -> None:
