@@ -305,6 +305,49 @@ def test_every_wrong_value_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in told for name in ("'a'", "'b'", "'none'", "'xml'", "'0'"))
 
 
+def test_every_option_that_does_not_exist_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what else is wrong; what may be the value of one is not told for itself."""
+    wrong = ["--time-limt", "3", "--bar=3", "-x", "-o", "xml", "--live=1", "--server", "a", "-f"]
+    assert main(["plan", *wrong]) == 2
+    told = capsys.readouterr().err
+    lines = [line[7:] for line in told.splitlines() if line.startswith(("Error: ", "       "))]
+    names = ["--time-limt", "--bar", "-x", "--live", "-f", "--output", "--server"]
+    assert len(lines) == len(names)
+    assert all(name in line for name, line in zip(names, lines, strict=True))
+
+
+def test_what_is_missing_is_told_with_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "-f", "x", "-o", "xml"]) == 2
+    told = capsys.readouterr().err
+    assert "Missing option '--gang'" in told
+    assert "'xml' is not one of" in told
+    assert main(["diff", "a", "b", "c", "-o", "xml"]) == 2
+    told = capsys.readouterr().err
+    assert "unexpected extra arguments (c)" in told
+    assert "'xml' is not one of" in told
+
+
+def test_an_option_that_does_not_exist_may_look_like_a_value(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "-f", "--foo", "--foo", "--bar"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("No such option '--foo'") == 1
+
+
+def test_all_options_that_do_not_go_together_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capacity", "--live", "-f", "x", "--tls-key", "k", "--like", "r1"]) == 2
+    told = capsys.readouterr().err
+    for message in (
+        "--live and files exclude each other",
+        "--tls-ca, --tls-certificate and --tls-key go with --server",
+        "--tls-certificate and --tls-key belong together",
+        "name a gang with --gang",
+        "--like goes with --add",
+    ):
+        assert message in told
+
+
 def test_an_empty_policy_is_the_default(tmp_path: Path) -> None:
     (tmp_path / "policy").write_text("# nothing\n")
     assert read_policy(str(tmp_path / "policy")) == v1.Policy()

@@ -1,11 +1,29 @@
-"""A command that names every wrong value of its options at once, where click stops at the first."""
+"""A command that names everything that is wrong with its options at once, where click stops at the
+first: options that do not exist, wrong values, and options that do not go together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import click
+
+#: What is wrong with values that are right one by one, by the names of their parameters.
+Check = Callable[[Mapping[str, Any]], Iterator[str]]
+
+_Callback = TypeVar("_Callback", bound=Callable[..., Any])
+_CHECKS: Final = "checks"
+
+
+def checked(check: Check) -> Callable[[_Callback], _Callback]:
+    """A decorator of a command: the check is made before it runs."""
+
+    def decorate(command: _Callback) -> _Callback:
+        setattr(command, _CHECKS, (check, *getattr(command, _CHECKS, ())))
+        return command
+
+    return decorate
 
 
 class Command(click.Command):
@@ -14,17 +32,34 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
         try:
-            return super().parse_args(ctx, args)
-        except click.BadParameter as first:
-            messages = dict.fromkeys(self._mistakes(given))
+            rest = super().parse_args(ctx, args)
+        except click.UsageError as first:
+            messages = list(dict.fromkeys(self._mistakes(given)))
             if len(messages) < 2:
                 raise
-            raise click.UsageError("\n       ".join(messages), ctx) from first
+            raise _wrong(messages, ctx) from first
+        checks: tuple[Check, ...] = getattr(self.callback, _CHECKS, ())
+        messages = [message for check in checks for message in check(ctx.params)]
+        if messages and not ctx.resilient_parsing:
+            raise _wrong(messages, ctx)
+        return rest
 
     def _mistakes(self, args: Sequence[str]) -> Iterator[str]:
         context = click.Context(self)
-        values, _, given = self.make_parser(context).parse_args(list(args))
+        left = list(args)
+        while True:
+            try:
+                values, more, given = self.make_parser(context).parse_args(list(left))
+                break
+            except (click.NoSuchOption, click.BadOptionUsage) as error:
+                yield error.format_message()
+                place = _place(left, error.option_name)
+                if place is None:
+                    return
+                del left[place]
         for param in dict.fromkeys([*given, *self.params]):
+            if param.required and param.name not in values:
+                yield click.MissingParameter(ctx=context, param=param).format_message()
             for value in _each(param, values.get(param.name or "")):
                 try:
                     param.type_cast_value(context, value)
@@ -32,6 +67,22 @@ class Command(click.Command):
                     error.ctx = context
                     error.param = param
                     yield error.format_message()
+        # Else they may be the values of options that do not exist.
+        if more and len(left) == len(args):
+            yield f"Got unexpected extra arguments ({' '.join(more)})"
+
+
+def _wrong(messages: Sequence[str], context: click.Context) -> click.UsageError:
+    return click.UsageError("\n       ".join(messages), context)
+
+
+def _place(args: Sequence[str], option: str) -> int | None:
+    """Where an option is given, as `--name`, `--name=value` or `-nvalue`."""
+    short = not option.startswith("--")
+    for place, one in enumerate(args):
+        if one.partition("=")[0] == option or (short and one.startswith(option)):
+            return place
+    return None
 
 
 def _each(param: click.Parameter, value: Any) -> list[Any]:

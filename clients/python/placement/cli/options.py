@@ -6,13 +6,15 @@ objects come from, `Service` which service answers, `WhatIf` what should differ 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Final, NamedTuple, TypeVar
 
 import click
+
+from placement.cli.every_mistake import checked
 
 DEFAULT_TIME_LIMIT: Final = 10.0
 
@@ -207,19 +209,23 @@ def _counts(text: str, most: int) -> bool:
 
 
 def _bundle(
-    kind: type[T], name: str, check: Callable[[T], None], *options: Any
+    kind: type[T], name: str, check: Callable[[T], Iterator[str]], *options: Any
 ) -> Callable[[Callback], Callback]:
-    """A decorator that adds the options, and hands their values over as one `kind`."""
+    """A decorator that adds the options, and hands their values over as one `kind`. The check says
+    which of them do not go together.
+    """
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+
+    def bundle(values: Mapping[str, Any]) -> T:
+        return kind(**{n: values[n] for n in names if n in values})
 
     def decorate(command: Callback) -> Callback:
         @wraps(command)
         def call(**values: Any) -> Any:
-            bundle = kind(**{n: values.pop(n) for n in names if n in values})
-            check(bundle)
-            return command(**values, **{name: bundle})
+            others = {n: value for n, value in values.items() if n not in names}
+            return command(**others, **{name: bundle(values)})
 
-        decorated: Callback = call
+        decorated: Callback = checked(lambda values: check(bundle(values)))(call)
         for option in reversed(options):
             decorated = option(decorated)
         return decorated
@@ -227,31 +233,35 @@ def _bundle(
     return decorate
 
 
-def _check_service(service: Service) -> None:
+def _check_service(service: Service) -> Iterator[str]:
     if not service.server and any((service.tls_ca, service.tls_certificate, service.tls_key)):
-        raise click.UsageError("--tls-ca, --tls-certificate and --tls-key go with --server")
+        yield "--tls-ca, --tls-certificate and --tls-key go with --server"
     if bool(service.tls_certificate) != bool(service.tls_key):
-        raise click.UsageError("--tls-certificate and --tls-key belong together")
+        yield "--tls-certificate and --tls-key belong together"
     if service.tls_key and not service.tls_ca:
-        raise click.UsageError("--tls-certificate and --tls-key need --tls-ca")
+        yield "--tls-certificate and --tls-key need --tls-ca"
 
 
-def _check_source(source: Source) -> None:
+def _check_source(source: Source) -> Iterator[str]:
     if source.live and source.files:
-        raise click.UsageError("--live and files exclude each other")
+        yield "--live and files exclude each other"
     if not source.live and not source.files:
-        raise click.UsageError("name files with -f, or the current cluster with --live")
+        yield "name files with -f, or the current cluster with --live"
     if not source.live and (source.kubeconfig or source.context or source.scheduler_name):
-        raise click.UsageError("--kubeconfig, --context and --scheduler-name go with --live")
+        yield "--kubeconfig, --context and --scheduler-name go with --live"
+
+
+def _check_files(values: Mapping[str, Any]) -> Iterator[str]:
+    if values["more_files"] and not values["files"]:
+        yield f"unexpected argument {values['more_files'][0]!r}; files follow -f"
 
 
 def files(command: Callback) -> Callback:
     """``-f FILE...``: one or several after each ``-f``."""
 
+    @checked(_check_files)
     @wraps(command)
     def call(files: tuple[str, ...], more_files: tuple[str, ...], **values: Any) -> Any:
-        if more_files and not files:
-            raise click.UsageError(f"unexpected argument {more_files[0]!r}; files follow -f")
         return command(files=files + more_files, **values)
 
     path = click.Path(allow_dash=True)
@@ -388,7 +398,7 @@ _changes = (
 what_if = _bundle(
     WhatIf,
     "what_if",
-    lambda _: None,
+    lambda _: iter(()),
     *_changes,
     click.option(
         "--add",
@@ -400,7 +410,7 @@ what_if = _bundle(
 )
 
 #: The same where `--add` means something else.
-what_if_changes = _bundle(WhatIf, "what_if", lambda _: None, *_changes)
+what_if_changes = _bundle(WhatIf, "what_if", lambda _: iter(()), *_changes)
 
 
 def gang(*, required: bool) -> Callable[[Callback], Callback]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import click
 
 from placement.cli import options
 from placement.cli.asking import asking
-from placement.cli.every_mistake import Command
+from placement.cli.every_mistake import Command, checked
 from placement.cli.options import GangName, Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
@@ -28,6 +31,20 @@ Examples:
 _ROWS = 8
 
 
+def _check(values: Mapping[str, Any]) -> Iterator[str]:
+    gang, level = values["gang"], values["level"]
+    if not gang and level is None:
+        yield "name a gang with --gang, or a level with --add"
+    if len(gang) > 1 and level is None:
+        yield "several gangs go with --add: they make a table"
+    if level and not gang and values["evict"] not in (None, "none"):
+        yield "--evict: with --add nobody gives way; each gang gets a place"
+    if values["like"] is not None and level is None:
+        yield "--like goes with --add"
+    if values["up_to"] is not None and not (gang and level):
+        yield "--up-to goes with --gang and --add"
+
+
 @click.command("capacity", cls=Command, epilog=_EXAMPLES)
 @options.source
 @options.service
@@ -41,6 +58,7 @@ _ROWS = 8
     help=f"With --gang and --add: the most domains of the table (default: {_ROWS}).",
 )
 @options.output("table", "json", "yaml")
+@checked(_check)
 def command(
     source: Source,
     service: Service,
@@ -58,16 +76,6 @@ def command(
     from placement.kubernetes.spoken_levels import spoken, with_own_levels
     from placement.v1 import ComputeCapacityRequest, FurtherDomains
 
-    if not gang and level is None:
-        raise click.UsageError("name a gang with --gang, or a level with --add")
-    if len(gang) > 1 and level is None:
-        raise click.UsageError("several gangs go with --add: they make a table")
-    if level and not gang and what_if.evict not in (None, "none"):
-        raise click.UsageError("--evict: with --add nobody gives way; each gang gets a place")
-    if like is not None and level is None:
-        raise click.UsageError("--like goes with --add")
-    if up_to is not None and not (gang and level):
-        raise click.UsageError("--up-to goes with --gang and --add")
     with asking(service) as asker:
         question = read_question(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()

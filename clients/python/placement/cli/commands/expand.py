@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import click
 
 from placement.cli import options
-from placement.cli.every_mistake import Command
+from placement.cli.every_mistake import Command, checked
 from placement.cli.failures import warn, wrong_input
 from placement.cli.writing import write_text
 
@@ -16,17 +19,21 @@ Examples:
 """
 
 
+def _check(values: Mapping[str, Any]) -> Iterator[str]:
+    if not values["files"]:
+        yield "name files with -f"
+
+
 @click.command("expand", cls=Command, epilog=_EXAMPLES)
 @options.files
 @options.strict
+@checked(_check)
 def command(files: tuple[str, ...], strict: bool) -> None:
     """Print the PodGangs and pods that Grove would create from PodCliqueSets, as YAML."""
     from placement.cli.documents import yaml_documents
     from placement.cli.reading import read_objects, standard_input
     from placement.kubernetes import InputError, expand, expand_all
 
-    if not files:
-        raise click.UsageError("name files with -f")
     objects, repeated = read_objects(files, stdin=standard_input(), strict=strict)
     try:
         made = expand(objects)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import click
 
 from placement.cli import options
 from placement.cli.asking import asking
-from placement.cli.every_mistake import Command
+from placement.cli.every_mistake import Command, checked
 from placement.cli.options import Freeing, Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
@@ -23,12 +26,18 @@ Examples:
 """
 
 
+def _check(values: Mapping[str, Any]) -> Iterator[str]:
+    if values["evict"] not in (None, "none"):
+        yield "--evict: repack moves gangs, and evicts none for others"
+
+
 @click.command("repack", cls=Command, epilog=_EXAMPLES)
 @options.source
 @options.service
 @options.what_if
 @options.free
 @options.output("table", "name", "json", "yaml", "jobs", "script")
+@checked(_check)
 def command(source: Source, service: Service, what_if: WhatIf, free: Freeing, output: str) -> None:
     """Find the fewest running pods to move so that whole domains hold no GPU pod.
 
@@ -41,8 +50,6 @@ def command(source: Source, service: Service, what_if: WhatIf, free: Freeing, ou
     from placement.kubernetes import own_gangs
     from placement.v1 import ComputeRepackingRequest
 
-    if what_if.evict not in (None, "none"):
-        raise click.UsageError("--evict: repack moves gangs, and evicts none for others")
     with asking(service) as asker:
         question = read_question(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
