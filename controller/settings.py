@@ -78,7 +78,8 @@ class Settings(BaseSettings):
     """Where the cluster is; by default KUBECONFIG, else the cluster that we run in."""
 
     service: str = ""
-    """Address HOST:PORT of the placement service; empty starts one in this process."""
+    """Address of the placement service, HOST:PORT or unix:/PATH; empty starts one in this
+    process."""
     service_ca: FilePath | None = None
     """PEM file with the authorities of the service; turns on TLS."""
     service_certificate: FilePath | None = None

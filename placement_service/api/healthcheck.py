@@ -18,6 +18,9 @@ from placement_service.api.settings import Settings
 #: A proxy of the environment has another machine as its own.
 _OPTIONS = (("grpc.enable_http_proxy", 0),)
 
+#: Hosts that stand for all addresses of the machine, and those that are the same for everybody.
+_ANY = frozenset({"0.0.0.0", "::", "[::]", "localhost", "127.0.0.1", "::1", "[::1]"})
+
 
 def main() -> None:
     """Ends with status 0 when the service is healthy, else with 1 and the reason."""
@@ -48,7 +51,9 @@ def ailment(settings: Settings, *, timeout: float, alive: bool = False) -> str:
 
 
 def _channel(settings: Settings) -> grpc.Channel:
-    address = f"localhost:{settings.port}"
+    # Who listens on all addresses, also does on this one.
+    is_any = settings.host in _ANY
+    address = f"localhost:{settings.port}" if is_any else settings.address(settings.port)
     if settings.tls_certificate is None or settings.tls_key is None:
         return grpc.insecure_channel(address, options=_OPTIONS)
     own = settings.tls_certificate.read_bytes()
@@ -61,7 +66,8 @@ def _channel(settings: Settings) -> grpc.Channel:
             private_key=settings.tls_key.read_bytes(),
             certificate_chain=own,
         ),
-        options=_OPTIONS,
+        # By whatever address it is reached, the certificate is to name this one.
+        options=(*_OPTIONS, ("grpc.ssl_target_name_override", "localhost")),
     )
 
 

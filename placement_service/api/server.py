@@ -21,7 +21,7 @@ from placement_service.api.dumps import Dumps
 from placement_service.api.health import Health
 from placement_service.api.metrics import Metrics
 from placement_service.api.service import PlacementCalls
-from placement_service.api.settings import Settings
+from placement_service.api.settings import UNIX, Settings
 from placement_service.api.snapshots.store import SnapshotStore
 from placement_service.api.tracing import open_tracing
 
@@ -181,7 +181,9 @@ class _Edge:
 
     async def start(self) -> int:
         certificates = read_certificates(self._settings)
-        if certificates is not None:
+        if self._settings.is_unix:
+            _demand_unused(self._settings.host)
+        elif certificates is not None:
             # The next listener of this server may share its port; that of another program is a
             # mistake.
             _demand_free(self._settings.host, self._settings.port)
@@ -195,7 +197,7 @@ class _Edge:
         if certificates is not None:
             self._in_background(self._renew(port, certificates))
         self._in_background(self._serve_when_ready())
-        logger.info("serving on %s:%d", self._settings.host, port)
+        logger.info("serving on %s", self._settings.address(port))
         return port
 
     async def _serve_when_ready(self) -> None:
@@ -258,14 +260,15 @@ class _Edge:
             reflection.enable_server_reflection(
                 (*self._calls.service_names, health.SERVICE_NAME, reflection.SERVICE_NAME), listener
             )
-        address = f"{settings.host}:{port}"
+        address = settings.address(port)
         try:
             if certificates is None:
                 bound: int = listener.add_insecure_port(address)
             else:
                 bound = listener.add_secure_port(address, certificates.credentials())
         except RuntimeError as error:
-            raise RuntimeError(f"cannot listen on {address} (PLACEMENT_PORT)") from error
+            variable = "PLACEMENT_HOST" if settings.is_unix else "PLACEMENT_PORT"
+            raise RuntimeError(f"cannot listen on {address} ({variable})") from error
         await listener.start()
         self._listeners.add(listener)
         return bound
@@ -319,7 +322,7 @@ def _arriving(settings: Settings) -> int:
 
 def _demand_free(host: str, port: int) -> None:
     """Raises RuntimeError when somebody listens on the port."""
-    if not port or host.startswith("unix:"):
+    if not port:
         return
     try:
         for family, kind, *_, address in socket.getaddrinfo(
@@ -330,3 +333,15 @@ def _demand_free(host: str, port: int) -> None:
                 probe.bind(address)
     except OSError as error:
         raise RuntimeError(f"cannot listen on {host}:{port} (PLACEMENT_PORT)") from error
+
+
+def _demand_unused(host: str) -> None:
+    """Raises RuntimeError when somebody listens on the socket: gRPC would take it away from them.
+    A file that a killed server left is replaced.
+    """
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(host.removeprefix(UNIX).removeprefix("//"))
+        except OSError:
+            return
+    raise RuntimeError(f"cannot listen on {host} (PLACEMENT_HOST): another server does")

@@ -22,6 +22,9 @@ _MIB = 1024 * 1024
 
 PREFIX = "PLACEMENT_"
 
+#: What a socket in the file system begins with, as gRPC names it.
+UNIX = "unix:"
+
 #: Variables of programs that share the prefix, and often the container.
 _OTHERS = "PLACEMENT_CONTROLLER_"
 
@@ -32,9 +35,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     host: str = "127.0.0.1"
-    """Address to listen on; `0.0.0.0` or `[::]` for all of this machine."""
+    """Address to listen on; `0.0.0.0` or `[::]` for all of this machine, `unix:/PATH` for a
+    socket in the file system."""
     port: int = Field(default=50051, ge=0, le=65535)
-    """Port to listen on; 0 takes a free one."""
+    """Port to listen on; 0 takes a free one. A socket in the file system has none."""
     tls_certificate: FilePath | None = None
     """PEM file with the server's certificate chain; with `tls_key` turns TLS on."""
     tls_key: FilePath | None = None
@@ -133,6 +137,14 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _socket_is_whole(self) -> Settings:
+        if self.is_unix and not self.host.removeprefix(UNIX).strip("/"):
+            raise ValueError(f"host {self.host!r} names no file, as unix:/run/placement.sock does")
+        if self.is_unix and self.tls_certificate is not None:
+            raise ValueError("a socket in the file system needs no TLS: only this machine is there")
+        return self
+
+    @model_validator(mode="after")
     def _plaintext_for_others_is_wanted(self) -> Settings:
         if self.is_open and not self.allow_plaintext:
             raise ValueError(
@@ -140,6 +152,15 @@ class Settings(BaseSettings):
                 " allow_plaintext if this network is yours alone"
             )
         return self
+
+    @property
+    def is_unix(self) -> bool:
+        """Whether it listens on a socket in the file system."""
+        return self.host.startswith(UNIX)
+
+    def address(self, port: int) -> str:
+        """What it listens on, if that is the port."""
+        return self.host if self.is_unix else f"{self.host}:{port}"
 
     @property
     def is_open(self) -> bool:
@@ -191,7 +212,7 @@ def faults(error: ValidationError) -> str:
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.startswith("unix:"):
+    if host == "localhost" or host.startswith(UNIX):
         return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback

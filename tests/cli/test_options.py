@@ -79,6 +79,7 @@ def test_a_time_without_a_zone_is_universal() -> None:
         pytest.param(["plan", "-f", "a", "--server", "host"], id="server without port"),
         pytest.param(["plan", "-f", "a", "--server", ":1"], id="server without host"),
         pytest.param(["plan", "-f", "a", "--server", "h:0"], id="server with port 0"),
+        pytest.param(["plan", "-f", "a", "--server", "unix:"], id="a socket without a name"),
         pytest.param(["plan", "-f", "a", "--tls-ca", "ca"], id="TLS without a server"),
         pytest.param(["plan", "-f", "a", "--live"], id="files and a cluster"),
         pytest.param(["plan", "-f", "a", "--kubeconfig", "k"], id="a kubeconfig for files"),

@@ -113,10 +113,10 @@ def tls(
 class PlacementClient:
     """A connection to the service; a context manager that closes it.
 
-    ``target`` is an address such as ``"placement.svc:50051"`` or ``"dns:///placement:50051"``,
-    reached in plain text unless ``credentials`` are given (see `tls`). It may instead be a
-    channel of your own; that stays yours: it is not closed, and its retry policy is what you
-    gave it.
+    ``target`` is an address such as ``"placement.svc:50051"``, ``"dns:///placement:50051"`` or
+    ``"unix:/run/placement.sock"``, reached in plain text unless ``credentials`` are given (see
+    `tls`). It may instead be a channel of your own; that stays yours: it is not closed, and its
+    retry policy is what you gave it.
     ``timeout`` is the deadline of each call in seconds; the service answers by the sooner of
     it, less a margin, and the request's ``time_limit``.
 

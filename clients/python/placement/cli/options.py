@@ -143,7 +143,11 @@ def duration(text: str) -> float:
 
 
 def address(text: str) -> str:
-    """``HOST:PORT``."""
+    """``HOST:PORT``, or ``unix:/PATH`` for a socket in the file system."""
+    if text.startswith("unix:"):
+        if not text.removeprefix("unix:").strip("/"):
+            raise ValueError(f"{text!r} is not a socket such as unix:/run/placement.sock")
+        return text
     host, colon, port = text.rpartition(":")
     if not (host and colon and port.isascii() and port.isdecimal() and 0 < int(port) <= 65535):
         raise ValueError(f"{text!r} is not an address HOST:PORT")
@@ -327,7 +331,8 @@ service = _bundle(
         "--server",
         metavar="HOST:PORT",
         type=_Type("address", address),
-        help="Ask this service; without it the command starts one inside itself.",
+        help="Ask this service, also at unix:/PATH; without it the command starts one inside"
+        " itself.",
     ),
     click.option(
         "--tls-ca",
