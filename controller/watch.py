@@ -27,6 +27,8 @@ _SHORTEST = 0.2
 _LONGEST = 15.0
 #: Seconds; a watch that ends sooner, without any event, is broken.
 _BRIEF = 1.0
+#: Seconds; where a watch keeps its history for longer, losing it is no habit.
+_LASTING = 60.0
 
 
 class Action(Enum):
@@ -107,7 +109,9 @@ class Watcher:
         self._lock = threading.Lock()
         self._stream: WatchStream | None = None
         self._relist = False
+        # In a row, and how often the history was lost soon after a list.
         self._failures = 0
+        self._losses = 0
 
     def run(self) -> None:
         """Lists and watches until stopped."""
@@ -178,10 +182,13 @@ class Watcher:
             # Events before the break were stored already.
             raise _Broken(error, revision) from error
         finally:
+            lasted = time.monotonic() - started
+            if lasted >= _LASTING:
+                self._losses = 0
             with self._lock:
                 self._stream = None
                 wanted = self._relist
-        if revision == began and time.monotonic() - started < _BRIEF and not wanted:
+        if revision == began and lasted < _BRIEF and not wanted:
             # With some proxy in between, asking again at once would repeat without end.
             raise _Broken(ApiError(0, "the watch ended as it began"), revision)
         self._failures = 0
@@ -205,10 +212,15 @@ class Watcher:
         # A list that succeeds does not count: if its version were lost at once each time,
         # everything would be listed without end.
         self._failures += 1
-        todo = after(error, self._failures, absent_poll=self._absent_poll, jitter=self._jitter())
+        count = self._failures
+        if error.status == 410:
+            # Events before it do not count either.
+            self._losses += 1
+            count = max(count, self._losses)
+        todo = after(error, count, absent_poll=self._absent_poll, jitter=self._jitter())
         kind = self._resource.kind
         # An outage is said at its beginning, and ever less often while it lasts.
-        is_power_of_two = self._failures & (self._failures - 1) == 0
+        is_power_of_two = count & (count - 1) == 0
         level = logging.WARNING if is_power_of_two else logging.DEBUG
         if todo.action is Action.ABSENT:
             level = logging.INFO if self._failures == 1 else logging.DEBUG

@@ -108,6 +108,14 @@ class Silence:
         self._ended.set()
 
 
+class Forgetful(Silence):
+    """A watch that tells one event, and then that it has lost its history."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield {"type": "MODIFIED", "object": build.node("n1")}
+        yield {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
+
+
 @contextmanager
 def watching(server: Server) -> Iterator[tuple[Watcher, ClusterCache]]:
     cache = ClusterCache("placement-service")
@@ -144,6 +152,15 @@ def test_watches_that_fail_at_once_are_not_opened_without_end(watch: Callable[[]
         wait_until(lambda: server.lists + server.watches >= 6, "it tries again")
         # Without waits it would be a matter of microseconds.
         assert time.monotonic() - started >= 0.1
+
+
+def test_history_that_is_lost_after_each_event_is_not_listed_without_end() -> None:
+    server = Server(Forgetful)
+    started = time.monotonic()
+    with watching(server):
+        wait_until(lambda: server.lists >= 5, "it lists anew")
+        # With half of each wait.
+        assert time.monotonic() - started >= (0.2 + 0.4 + 0.8) / 2
 
 
 def test_a_list_that_was_begun_before_a_new_one_was_wanted_does_not_count() -> None:
