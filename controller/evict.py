@@ -88,13 +88,26 @@ class KubernetesEvictor:
         except ApiError as error:
             if not trial:
                 logger.warning("not evicted: %s", error, extra={"pod": str(victim)})
-            if error.status in (404, 409):
+            if error.status == 404 or (error.status == 409 and self._is_gone(victim)):
                 return Eviction.GONE
+            if error.status == 409:
+                return Eviction.UNKNOWN
             # A pod under several budgets is a 500, which no later try changes.
             if error.status == 429:
                 return Eviction.BUDGET
             return Eviction.REFUSED if 400 <= error.status <= 500 else Eviction.UNKNOWN
         return Eviction.EVICTED
+
+    def _is_gone(self, victim: Victim) -> bool:
+        """Whether a conflict is that of another pod's uid: there are others."""
+        namespace, name = victim.pod
+        try:
+            path = PODS.path_of(name, namespace)
+            pod = self._cluster.request("GET", path, timeout=self._timeout)
+        except ApiError as error:
+            return error.status == 404
+        metadata = pod["metadata"]
+        return metadata.get("uid") != victim.uid or bool(metadata.get("deletionTimestamp"))
 
 
 class Evictions:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from controller.apply import Binding, GangPlan
 from controller.cache import ClusterCache
-from controller.evict import Eviction, Evictions, with_room_taken
+from controller.evict import Eviction, Evictions, KubernetesEvictor, with_room_taken
 from controller.eviction_plan import EvictionPlan, Victim, eviction_plans
 from controller.gang_state import Key
 from placement import v1
@@ -287,6 +288,45 @@ def test_a_later_pod_of_the_name_is_no_victim(
         later["metadata"]["uid"] = f"later {name}"
         cache.observe("Pod", later)
     assert evictions.advance(cache.view()) == (URGENT,)
+
+
+class ApiServer:
+    """Refuses every eviction with a status, and shows one pod, if there is one."""
+
+    def __init__(self, status: int, pod: dict[str, Any] | None) -> None:
+        self._status = status
+        self._pod = pod
+
+    def request(self, method: str, path: str, **_: object) -> Any:
+        if method == "POST":
+            raise ApiError(self._status, "no")
+        if self._pod is None:
+            raise ApiError(404, "not found")
+        return self._pod
+
+
+@pytest.mark.parametrize(
+    ("status", "there", "want"),
+    [
+        (404, None, Eviction.GONE),
+        (409, None, Eviction.GONE),
+        (409, {"uid": "another"}, Eviction.GONE),
+        (409, {"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"}, Eviction.GONE),
+        (409, {"uid": "u"}, Eviction.UNKNOWN),
+        (429, {"uid": "u"}, Eviction.BUDGET),
+    ],
+)
+@pytest.mark.parametrize("trial", [True, False])
+def test_a_pod_that_is_there_is_not_gone_whatever_the_conflict(
+    status: int, there: dict[str, Any] | None, want: Eviction, trial: bool
+) -> None:
+    server = ApiServer(status, None if there is None else {"metadata": there})
+    evictor = KubernetesEvictor(
+        server,  # type: ignore[arg-type]
+        timeout=1.0,
+        may_act=lambda: True,
+    )
+    assert evictor.evict(Victim(("ml", "a"), "u", "n1"), trial=trial) is want
 
 
 def test_pods_that_wait_for_room_count_as_bound(cache: ClusterCache, plan: EvictionPlan) -> None:
