@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 _MOST_REQUESTS: Final = 4
 #: Seconds within which a service that works again is noticed.
 _LONGEST_WAIT: Final = 10.0
+#: The same where it says itself when it is to be asked again.
+_LONGEST_ADVICE: Final = 60.0
 
 
 class Reply(NamedTuple):
@@ -120,7 +122,7 @@ class Inquiry:
         )
         wait = min(self._backoff.after(self._failures), _LONGEST_WAIT)
         if isinstance(error, BusyError) and error.retry_after is not None:
-            wait = max(wait, error.retry_after)
+            wait = max(wait, min(error.retry_after, _LONGEST_ADVICE))
         self.put_off(wait)
         if self._clock() - self._failing_since >= self._notice_after:
             notice = notices.of_failure(f"{error.code.name}: {error}")

@@ -155,6 +155,22 @@ def test_values_that_make_no_sense_do_not_end_the_status(
     assert "NaN" not in told
 
 
+@pytest.mark.parametrize("told", ["99999999999", "9" * 400])
+def test_nobody_is_sent_away_for_years(tmp_path: Path, told: str) -> None:
+    def refuse(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(429)
+        handler.send_header("Retry-After", told)
+        handler.end_headers()
+
+    with (
+        serving(tmp_path, refuse, headers=False) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+        pytest.raises(ApiError) as refused,
+    ):
+        connected.request("GET", NODES.path)
+    assert refused.value.retry_after == 60.0
+
+
 def test_an_answer_that_drips_is_given_up(tmp_path: Path) -> None:
     def drip(handler: BaseHTTPRequestHandler) -> None:
         while True:

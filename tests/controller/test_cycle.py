@@ -14,7 +14,7 @@ import pytest
 
 from controller.batch import Window
 from placement import v1
-from placement.errors import UnavailableError
+from placement.errors import BusyError, UnavailableError
 from tests.controller.bodies import gang, pod
 from tests.controller.cycle_setting import (
     Setting,
@@ -34,6 +34,13 @@ def test_a_gang_that_has_a_place_is_bound(setting: Setting) -> None:
     setting.cycle.once()
     assert setting.bound == ["a on n1", "b on n1"]
     assert setting.told()[-1]["status"] == "True"
+
+
+def test_a_service_that_is_busy_for_years_is_asked_again_within_a_minute(setting: Setting) -> None:
+    setting.observe(build.node("n1"), gang("g", "a"), pod("a"))
+    setting.answer = raises(BusyError("busy", retry_after=1e9))
+    setting.cycle.once()
+    assert setting.pause == 60.0
 
 
 def test_after_a_failure_who_is_refused_does_not_keep_it_busy(setting: Setting) -> None:

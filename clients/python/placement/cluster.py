@@ -37,6 +37,8 @@ _READ: Final = 30.0
 #: Seconds until a whole list must have arrived, and its most pages: a million objects.
 _LIST: Final = 600.0
 _MOST_PAGES: Final = 2_000
+#: Seconds; what asks for a longer wait than this may be gone by then.
+_LONGEST_WAIT: Final = 60.0
 #: Bytes of one answer, and of one event of a watch; etcd keeps no object beyond some MB.
 _MOST_BYTES: Final = 2**29
 _MOST_EVENT_BYTES: Final = 2**25
@@ -47,7 +49,8 @@ class ApiError(Exception):
 
     `status` is the HTTP status, 0 when no answer came: then it is not known whether the
     request was carried out. `reason` is the machine-readable word of the answer, such as
-    "AlreadyExists". `retry_after` is the wait that the server advises, in seconds.
+    "AlreadyExists". `retry_after` is the wait that the server advises, in seconds, at most a
+    minute.
     """
 
     def __init__(
@@ -386,5 +389,5 @@ def _refusal(response: Any) -> ApiError:
         response.status,
         message,
         reason=reason,
-        retry_after=float(wait) if wait.isdecimal() else None,
+        retry_after=min(float(wait), _LONGEST_WAIT) if wait.isdecimal() else None,
     )
