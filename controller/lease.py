@@ -4,7 +4,8 @@ Each replica judges by its own clock how long the lease has not changed; the tim
 in it are for people, so wrong clocks do no harm. A leader that could not renew in time stops acting
 before another may begin, even if its thread was held up: every action first asks `leads`, which
 compares times and trusts no flag. The clock also counts while the machine sleeps. If a lease is
-deleted its holder makes it again; others wait as long as if it existed.
+deleted its holder makes it again; others wait as long as if it existed. Replicas that were given
+the same identity do not take each other's lease for their own.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, Final
+from uuid import uuid4
 
 from placement.cluster import ApiError, Cluster
 from placement.resources import LEASES
 
 logger = logging.getLogger(__name__)
 
+
+#: Annotation with a number of the process that holds the lease.
+PROCESS: Final = "placement-service/process"
 
 #: Seconds after its end at which a lease has surely run out.
 _JUST = 0.01
@@ -45,15 +50,19 @@ class Move(Enum):
     WAIT = "wait"
 
 
-def move(lease: dict[str, Any], *, me: str, unchanged_for: float) -> Move:
+def move(lease: dict[str, Any], *, me: str, process: str, unchanged_for: float) -> Move:
     """What to do about a lease that has not changed for so many seconds, as we saw it."""
     spec = lease.get("spec") or {}
     holder = spec.get("holderIdentity")
-    if holder == me:
+    if holder == me and _process(lease) == process:
         return Move.RENEW
     if not holder or unchanged_for > float(spec.get("leaseDurationSeconds") or 0):
         return Move.TAKE
     return Move.WAIT
+
+
+def _process(lease: dict[str, Any]) -> str:
+    return str((lease["metadata"].get("annotations") or {}).get(PROCESS, ""))
 
 
 def boot_clock() -> float:
@@ -78,6 +87,7 @@ class Elector:
         self._namespace = namespace
         self._name = name
         self._identity = identity
+        self._process = uuid4().hex
         self._timing = timing
         self._clock = clock
         self._stopped = threading.Event()
@@ -167,7 +177,12 @@ class Elector:
             self._seen, self._seen_at = version, now
         spec = lease.get("spec") or {}
         self._promised = float(spec.get("leaseDurationSeconds") or 0)
-        todo = move(lease, me=self._identity, unchanged_for=now - self._seen_at)
+        todo = move(
+            lease,
+            me=self._identity,
+            process=self._process,
+            unchanged_for=now - self._seen_at,
+        )
         if todo is Move.WAIT:
             self._until = float("-inf")
             return
@@ -194,7 +209,8 @@ class Elector:
         try:
             path = LEASES.path_of(self._name, self._namespace)
             lease = self._cluster.request("GET", path)
-            if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
+            holder = (lease.get("spec") or {}).get("holderIdentity")
+            if holder == self._identity and _process(lease) == self._process:
                 lease["spec"]["holderIdentity"] = ""
                 lease["spec"]["leaseDurationSeconds"] = 1
                 self._cluster.request("PUT", path, body=lease)
@@ -217,6 +233,7 @@ class Elector:
         acquired: str | None = None,
     ) -> dict[str, Any]:
         kept = {k: v for k, v in metadata.items() if k != "managedFields"}
+        kept["annotations"] = {**(metadata.get("annotations") or {}), PROCESS: self._process}
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,

@@ -6,25 +6,31 @@ from typing import Any
 
 import pytest
 
-from controller.lease import Elector, Move, Timing, move
+from controller.lease import PROCESS, Elector, Move, Timing, move
 from placement.cluster import ApiError
 
 
-def lease(holder: str, duration: int = 15) -> dict[str, Any]:
-    return {"spec": {"holderIdentity": holder, "leaseDurationSeconds": duration}}
+def lease(holder: str, process: str, duration: int = 15) -> dict[str, Any]:
+    return {
+        "metadata": {"annotations": {PROCESS: process}},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": duration},
+    }
 
 
 @pytest.mark.parametrize(
-    ("holder", "unchanged_for", "want"),
+    ("holder", "process", "unchanged_for", "want"),
     [
-        pytest.param("me", 99.0, Move.RENEW, id="our own"),
-        pytest.param("", 0.0, Move.TAKE, id="given up"),
-        pytest.param("other", 14.9, Move.WAIT, id="another's"),
-        pytest.param("other", 15.1, Move.TAKE, id="another's, run out"),
+        pytest.param("me", "1", 99.0, Move.RENEW, id="our own"),
+        pytest.param("me", "2", 14.9, Move.WAIT, id="of a process of the same identity"),
+        pytest.param("me", "2", 15.1, Move.TAKE, id="of such a process, run out"),
+        pytest.param("", "1", 0.0, Move.TAKE, id="given up"),
+        pytest.param("other", "1", 14.9, Move.WAIT, id="another's"),
+        pytest.param("other", "2", 15.1, Move.TAKE, id="another's, run out"),
     ],
 )
-def test_who_may_take_it(holder: str, unchanged_for: float, want: Move) -> None:
-    assert move(lease(holder), me="me", unchanged_for=unchanged_for) is want
+def test_who_may_take_it(holder: str, process: str, unchanged_for: float, want: Move) -> None:
+    there = lease(holder, process)
+    assert move(there, me="me", process="1", unchanged_for=unchanged_for) is want
 
 
 class Server:
@@ -88,6 +94,23 @@ def test_the_first_one_leads_and_the_second_waits(server: Server, clock: Clock) 
     second.attempt()
     assert first.leads
     assert not second.leads
+    assert first.term == 1
+
+
+def test_of_two_with_the_same_identity_only_one_leads(server: Server, clock: Clock) -> None:
+    """As where it is set in a file that both replicas read."""
+    first, second = elector(server, clock, "same"), elector(server, clock, "same")
+    for _ in range(20):
+        for one in (first, second):
+            one.attempt()
+        assert first.leads
+        assert not second.leads
+        clock.now += 2.0
+    second.stop()
+    second.run()
+    clock.now += 2.0
+    first.attempt()
+    assert first.leads
     assert first.term == 1
 
 
