@@ -338,6 +338,7 @@ def _evictions(shared: Shared) -> Evictions | None:
         shared.pool,
         timeout=settings.eviction_timeout,
         clock=time.time,
+        may_act=shared.authority.leads,
         count=lambda result: metrics.evictions.labels(result.value).inc(),
         on_eviction=lambda victim, plan: report_eviction(shared.recorder, victim, plan),
         on_step=shared.heartbeat.step,

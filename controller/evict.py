@@ -112,8 +112,8 @@ class KubernetesEvictor:
 
 class Evictions:
     """The plans under way, each for `timeout` seconds at most. `clock` is seconds since the epoch
-    and may jump; `steady` may not. `on_eviction` is told of every eviction that was carried out,
-    with its plan.
+    and may jump; `steady` may not. `may_act` is asked before the journal is written.
+    `on_eviction` is told of every eviction that was carried out, with its plan.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class Evictions:
         *,
         timeout: float,
         clock: Callable[[], float],
+        may_act: Callable[[], bool] = lambda: True,
         steady: Callable[[], float] = time.monotonic,
         count: Callable[[Eviction], None] = lambda result: None,
         on_eviction: Callable[[Victim, EvictionPlan], None] = lambda victim, plan: None,
@@ -134,6 +135,7 @@ class Evictions:
         self._executor = executor
         self._timeout = timeout
         self._clock = clock
+        self._may_act = may_act
         self._steady = steady
         self._count = count
         self._on_eviction = on_eviction
@@ -186,6 +188,9 @@ class Evictions:
         }:
             victim, result = next(iter(refused.items()))
             return f"{victim} cannot be evicted: {_WORDS[result]}"
+        if not self._may_act():
+            # The journal is the next leader's, which would not know of whom this plan is.
+            return "another replica leads"
         try:
             self._journal.write(plan)
         except ApiError as error:
@@ -218,6 +223,9 @@ class Evictions:
                 if self._left[key] and self._steady() >= self._again_at:
                     self._evict(plan)
                 continue
+            if not self._may_act():
+                # What it holds about the gang now may be of another leader.
+                break
             try:
                 self._journal.erase(key)
             except ApiError as error:

@@ -160,6 +160,41 @@ def test_nothing_is_evicted_that_is_not_written_down(
     assert (cluster.evicted, evictions.plans) == ([], {})
 
 
+def test_a_plan_that_was_tried_while_another_began_to_lead_is_not_written_down(
+    cluster: Cluster, pool: ThreadPoolExecutor, clock: Clock, plan: EvictionPlan
+) -> None:
+    """That leader has plans of its own there, perhaps for the same gang."""
+    leads = True
+
+    def lose(victim: Victim, trial: bool) -> Eviction:
+        nonlocal leads
+        leads = False
+        return Eviction.EVICTED
+
+    evictions = Evictions(cluster, cluster, pool, timeout=300.0, clock=clock, may_act=lambda: leads)
+    evictions.recover()
+    cluster.answers = lose
+    assert evictions.begin(plan) == "another replica leads"
+    assert (cluster.written, cluster.evicted) == ({}, [])
+
+
+def test_a_plan_that_ends_while_another_leads_stays_in_the_journal(
+    cluster: Cluster,
+    pool: ThreadPoolExecutor,
+    clock: Clock,
+    cache: ClusterCache,
+    plan: EvictionPlan,
+) -> None:
+    leads = True
+    evictions = Evictions(cluster, cluster, pool, timeout=300.0, clock=clock, may_act=lambda: leads)
+    evictions.recover()
+    evictions.begin(plan)
+    leads = False
+    cache.observe("PodGang", gang("urgent", "u"), deleted=True)
+    assert evictions.advance(cache.view()) == ()
+    assert cluster.written == {URGENT: plan}
+
+
 def test_the_next_controller_goes_on_with_the_same_pods(
     cluster: Cluster,
     evictions: Evictions,
