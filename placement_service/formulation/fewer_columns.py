@@ -123,18 +123,17 @@ class _Joined:
 
 def _with(problem: Problem, eligible: Bools, replaced: Ints, joined: Sequence[_Joined]) -> Problem:
     kept = np.delete(np.arange(len(problem.columns)), replaced)
-    request = np.stack([*problem.request[:, kept].T, *(one.request for one in joined)], axis=1)
-    free = [*problem.free[:, kept].T]
+    request = np.hstack([problem.request[:, kept], *(one.request[:, None] for one in joined)])
+    free = [problem.free[:, kept]]
     for one in joined:
         column = np.full(problem.node_count, UNLIMITED, dtype=np.int64)
         for part in one.parts:
             column[part.nodes] = part.free
-        free.append(column)
+        free.append(column[:, None])
     names = [problem.columns[r] for r in (*kept.tolist(), *(one.r for one in joined))]
     # Column by column in memory: it is read by columns.
-    found = replace(
-        problem, columns=tuple(names), request=request, free=np.stack(free).T, eligible=eligible
-    )
+    room = np.asfortranarray(np.hstack(free))
+    found = replace(problem, columns=tuple(names), request=request, free=room, eligible=eligible)
     np.minimum(found.free, found.asked, out=found.free, where=found.free >= UNLIMITED)
     for array in (found.free, found.request, found.eligible):
         array.flags.writeable = False

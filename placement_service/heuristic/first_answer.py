@@ -12,6 +12,7 @@ from dataclasses import replace
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.fewer_columns import with_fewer_columns
+from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import (
     Plan,
@@ -67,7 +68,7 @@ def first_answer(
     if settled is not None:
         return settled
     # Bounds are not looked for, and the fewer columns there are the sooner it is known what fits.
-    problem = with_fewer_columns(replace(problem, relaxation=None))
+    problem = with_fewer_columns(without_implied_room(replace(problem, relaxation=None)))
     now = time.monotonic()
     half = deadline if problem.policy.deterministic else now + (deadline - now) / 2
     builder = Builder(problem)

@@ -44,6 +44,7 @@ from placement_service.formulation.fewer_columns import (
     with_fewer_columns,
     without_reservations,
 )
+from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import Bounds
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
@@ -83,6 +84,8 @@ def search(
     `start`, and nothing better was ever reported. `prepared` is what `prepare` found of the
     problem; without it, it is found now.
     """
+    if prepared is None:
+        problem = without_implied_room(problem)
     alike = alike_nodes(problem) if prepared is None else prepared.alike
     if alike is None:
         mine = with_fewer_columns(problem) if prepared is None else prepared.problem

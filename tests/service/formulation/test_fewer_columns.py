@@ -9,7 +9,6 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement_service.entities.request import CPU, Policy, Snapshot
-from placement_service.formulation.arrays import Ints
 from placement_service.formulation.fewer_columns import (
     with_fewer_columns,
     without_reservations,
@@ -17,6 +16,7 @@ from placement_service.formulation.fewer_columns import (
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from tests.scenario import Group, Scenario
+from tests.service.rooms import demand, fits
 from tests.strategies import EVERYTHING, TINY, snapshots, with_reservations
 
 
@@ -34,22 +34,6 @@ def held_for_two(gpus: int, cpus: int = 0, asks: int = 8) -> Problem:
         scenario = scenario.gang(name, Group(name, pods=8 // asks, gpus=asks, cpus=1))
     scenario = scenario.gang("a", Group("big", pods=1, gpus=4), Group("small", pods=6, cpus=1))
     return formulate(scenario.snapshot(), Policy())
-
-
-def demand(problem: Problem) -> Ints:
-    """Units asked for of each pod class."""
-    found = np.zeros(problem.class_count, dtype=np.int64)
-    for gang in problem.gangs:
-        for d in gang.demands if gang.placeable else ():
-            found[d.pod_class] += d.count
-    return found
-
-
-def fits(problem: Problem, node: int, pods: Ints) -> bool:
-    """Whether these pods have room together on a node that is open to all of them."""
-    here = np.flatnonzero(pods)
-    takes = (pods[here, None].astype(object) * problem.request[here]).sum(axis=0)
-    return bool(problem.eligible[here, node].all() and (takes <= problem.free[node]).all())
 
 
 def test_who_finds_too_little_beside_a_reservation_may_not_be_there() -> None:
@@ -112,6 +96,20 @@ def test_a_column_fits_all_that_are_joined_already() -> None:
     after = with_fewer_columns(before)
     pods = np.array([0, 2, 0])
     assert [fits(p, node, pods) for p in (before, after) for node in (1, 2)] == [True, False] * 2
+
+
+def test_no_column_is_left_where_none_limits_anybody() -> None:
+    before = with_columns(([99, 0, 99], [1, 1, 1]))
+    some = before.columns.index("rule 0")
+    before = replace(
+        before,
+        columns=("rule 0", "rule 1"),
+        free=before.free[:, [some, some]],
+        request=before.request[:, [some, some]],
+    )
+    after = with_fewer_columns(before)
+    assert not after.columns
+    assert after.eligible.tolist() == [[True, False, True]] * 3
 
 
 def test_without_reservations_it_is_the_same_question() -> None:
