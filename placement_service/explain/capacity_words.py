@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -58,12 +58,14 @@ class CapacityWords:
     def about(self, subjects: Sequence[str], level: int) -> str:
         """Which groups and which level it is about, in brackets, and the full stop."""
         parts = []
-        if len(subjects) > 1:
-            parts.append(f"each of {len(subjects)} scopes: {'; '.join(subjects[:5])}")
-            if len(subjects) > 5:
-                parts[0] += f"; {len(subjects) - 5} more"
-        elif subjects[0]:
-            parts.append(f"{'groups' if ' and ' in subjects[0] else 'group'} {subjects[0]}")
+        # Several scopes may hold the same groups.
+        distinct = list(dict.fromkeys(subjects))
+        if len(distinct) > 1:
+            parts.append(f"each of {len(distinct)} scopes: {'; '.join(distinct[:5])}")
+            if len(distinct) > 5:
+                parts[0] += f"; {len(distinct) - 5} more"
+        elif distinct[0]:
+            parts.append(f"{'groups' if ' and ' in distinct[0] else 'group'} {distinct[0]}")
         if level != CLUSTER:
             parts.append(words.required([self._problem.levels[level].key]))
         return f" ({', '.join(parts)})." if parts else "."
@@ -80,7 +82,8 @@ class CapacityWords:
         """Which resource is short, when what the pods ask for does not show it."""
         if exact:
             return self.binding_of_one(headroom, needs[0].kinds[0][0], inside, found)
-        short = []
+        short: list[str] = []
+        rules: list[str] = []
         free = headroom.residual.free
         usable = np.zeros(len(inside), dtype=bool)
         for need in needs:
@@ -94,9 +97,15 @@ class CapacityWords:
             there = sum(min(int(v), least) for v in free[usable, r].tolist())
             if there < least:
                 name = self._problem.columns[r]
+                if " " in name:
+                    # A rule expressed as an amount; its numbers say nothing to people.
+                    rules.append(words.resource_word(name))
+                    continue
                 whole = words.amount(name, least)
                 short.append(f"{words.amount(name, there).split(' ')[0]} of {whole}")
-        return f"free {'is' if len(short) == 1 else 'are'} {words.listed(short)}" if short else ""
+        if short:
+            return f"free {'is' if len(short) == 1 else 'are'} {words.listed(short)}"
+        return _bind(rules) if rules else ""
 
     def binding_of_one(self, headroom: Headroom, kind: Kind, inside: Bools, found: int) -> str:
         """The same where pods of one kind were counted exactly."""
@@ -119,9 +128,7 @@ class CapacityWords:
         binding = [r for r in alone if alone[r] == found]
         others = [f"{words.resource_word(r)} alone would do for {alone[r]}" for r in gpus]
         if binding:
-            binding = list(dict.fromkeys(map(words.resource_word, binding)))
-            verb = "binds" if len(binding) == 1 else "bind"
-            return ", ".join([f"{words.listed(binding)} {verb}", *others])
+            return ", ".join([_bind(map(words.resource_word, binding)), *others])
         if not self._kinds.has_rules(kind):
             each = [f"{words.resource_word(r)} for {alone[r]}" for r in sorted(alone)]
             return f"no resource binds by itself: alone there is {words.listed(each)}"
@@ -136,3 +143,8 @@ class CapacityWords:
         if not shut.any():
             return ""
         return words.closed(self._kinds.rules.counts(kinds[0].template, shut), int(inside.sum()))
+
+
+def _bind(names: Iterable[str]) -> str:
+    distinct = list(dict.fromkeys(names))
+    return f"{words.listed(distinct)} {'binds' if len(distinct) == 1 else 'bind'}"

@@ -33,8 +33,9 @@ def devices_in_the_way(node: Node, template: PodTemplate, policy: Policy) -> str
         return ""
     free = {d.index for d in node.devices if d.whole}
     if len(free) < count:
+        verb = "is" if len(free) == 1 else "are"
         return (
-            f"only {len(free)} of the {count} GPUs are wholly free on {node.short_name}: "
+            f"{len(free)} of {_count(len(node.devices))} on {node.short_name} {verb} wholly free: "
             f"{_state_of([d for d in node.devices if d.index not in free])}"
         )
     return _no_partition(node, count, free, template.required_partition) or _no_network(
@@ -50,7 +51,7 @@ def _no_partition(
         return ""
     alike = [p for p in node.partitions if len(p.devices) == count]
     if not alike:
-        return f"{node.short_name} has no partition of {count} GPUs"
+        return f"{node.short_name} has no partition of {_count(count)}"
     asked = f"{count}"
     if required is not None and required.best_score:
         best = max(p.score for p in alike)
@@ -82,7 +83,9 @@ def _no_room_for_share(node: Node, share: DeviceShare) -> str:
         return ""
     want = _share_word(share)
     if share.count > 1:
-        return f"{len(fitting)} of the {share.count} GPUs on {node.short_name} have {want} left"
+        verb = "has" if len(fitting) == 1 else "have"
+        there = f"{_count(len(node.devices))} on {node.short_name}"
+        return f"{len(fitting)} of {there} {verb} {want} left, and a pod needs {share.count}"
     return f"no GPU on {node.short_name} has {want} left: {_left_of(node.devices)}"
 
 
@@ -104,17 +107,27 @@ def _no_network(node: Node, count: int, nics: int) -> str:
     near = [d for d in node.devices if d.pcie_switch and d.nics and d.healthy]
     usable = [d for d in near if (d.whole or d.used_milli < WHOLE)]
     there = sum({d.pcie_switch: d.nics for d in near}.values())
-    if len(usable) >= count and there >= nics:
-        return (
-            f"no {count} GPUs that are free on {node.short_name} have {nics} network devices on "
-            "their switches, one on each at least"
-        )
     if not usable:
         return f"no GPU that is free on {node.short_name} is on a switch with network devices"
+    if count == 1:
+        return f"no GPU that is free on {node.short_name} has {_devices(nics)} on its switch"
+    if len(usable) >= count and there >= nics:
+        return (
+            f"no {count} GPUs that are free on {node.short_name} have {_devices(nics)} on "
+            "their switches, one on each at least"
+        )
     return (
-        f"of {count} GPUs with {nics} network devices {node.short_name} has {len(usable)} on "
+        f"of {_count(count)} with {_devices(nics)} {node.short_name} has {len(usable)} on "
         f"switches with {there}"
     )
+
+
+def _count(gpus: int) -> str:
+    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+
+
+def _devices(nics: int) -> str:
+    return "1 network device" if nics == 1 else f"{nics} network devices"
 
 
 def _state_of(devices: Sequence[Device]) -> str:

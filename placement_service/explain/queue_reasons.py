@@ -45,7 +45,8 @@ class QueueReasons:
                 asked = sum(n * row.take[gang.demands[d].pod_class] for d, n in waiting.items())
                 pods = sum(waiting.values())
                 head = f"{words.pods(pods)} beyond the minimum {'waits' if pods == 1 else 'wait'}"
-                text = f"{head}: {_words(row, max(0, left))}, they ask for {_number(row, asked)}."
+                asks = "it asks" if pods == 1 else "they ask"
+                text = f"{head}: {_words(row, max(0, left))}, {asks} for {_number(row, asked)}."
                 found.append(_reason(row, text, pods, 0, ReasonState.AFTER_PLAN))
         return tuple(found)
 
@@ -83,7 +84,7 @@ def _words(row: QueueRow, left: int) -> str:
     name = words.queue_word(row.queue)
     if row.guaranteed:
         return (
-            f"of the {_amount(row, row.total)} that are guaranteed to queue {name} "
+            f"of the {_amount(row, row.total)} guaranteed to queue {name} "
             f"{_number(row, left)} {'is' if _number(row, left) == '1' else 'are'} left to gangs "
             "that are not preemptible"
         )

@@ -24,7 +24,8 @@ from placement_service.entities.request import (
     PodTemplate,
     Snapshot,
 )
-from placement_service.formulation.arrays import Ints
+from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.formulate import formulate
 from placement_service.formulation.planning_questions import (
     EvictionAnswer,
     EvictionQuestion,
@@ -63,15 +64,16 @@ def evict(case: Case) -> Iterator[Evict]:
     leavers = Leavers(case.snapshot, case.gang)
     if not leavers.names:
         return
+    able = _able(case, leavers)
     exact = trial.problem.exact and _is_exact(trial.problem, trial.gang)
     # 1. Gangs that the plan places may lie elsewhere; without them at least so many have to go.
     alone = EvictionAnswer(None, 0)
     if trial.plan:
-        question = _question(trial.problem, leavers, [trial.gang], trial.problem.free)
+        question = _question(trial.problem, leavers, [trial.gang], trial.problem.free, able)
         alone = _asked(case.within(_SHARE), question) or alone
     # 2. Where all of them stay, the trial shows at once that it is enough.
     best: Evict | None = None
-    for best in _beside(case.within(_SHARE), leavers, alone.bound, exact=exact):
+    for best in _beside(case.within(_SHARE), leavers, alone.bound, able, exact=exact):
         yield best
     # 3. Fewer, for which some of them have to lie elsewhere.
     if alone.times is None or not any(alone.times):
@@ -79,18 +81,22 @@ def evict(case: Case) -> Iterator[Evict]:
     _, pods = leavers.chosen(alone.times)
     if best is None or len(pods) < len(best.pods):
         fit, found = _tried(case, leavers, alone.times)
-        if fit.found:
+        if fit is Fit.YES or (fit.found and best is None):
             sure = exact and fit is Fit.YES and alone.bound >= len(pods)
             yield replace(found, proven=sure)
 
 
-def _beside(case: Case, leavers: Leavers, least: int, *, exact: bool) -> Iterator[Evict]:
+def _beside(
+    case: Case, leavers: Leavers, least: int, able: Bools, *, exact: bool
+) -> Iterator[Evict]:
     """The least eviction where the plan's gangs stay where the plan has them.
 
-    At least so many pods have to go wherever they are; `exact` says that only room matters.
+    At least so many pods have to go wherever they are; `able` as in `_question`; `exact` says that
+    only room matters.
     """
     trial = case.here
-    question = _question(trial.problem, leavers, [trial.gang], trial.residual.free.copy())
+    free = trial.residual.free.copy()
+    question = _question(trial.problem, leavers, [trial.gang], free, able)
     for _ in range(_MOST_TRIED):
         answer = _asked(case, question)
         if answer is None or answer.times is None:
@@ -100,7 +106,7 @@ def _beside(case: Case, leavers: Leavers, least: int, *, exact: bool) -> Iterato
             yield found
             pods = len(found.pods)
             sure = exact and fit is Fit.YES and answer.bound >= pods
-            if sure and (least >= pods or _is_least(case, leavers, pods)):
+            if sure and (least >= pods or _is_least(case, leavers, pods, able)):
                 yield replace(found, proven=True)
             return
         exact = exact and fit is Fit.NO
@@ -130,7 +136,7 @@ def _asked(case: Case, question: EvictionQuestion) -> EvictionAnswer | None:
     return cast("EvictionAnswer | None", answer)
 
 
-def _is_least(case: Case, leavers: Leavers, pods: int) -> bool:
+def _is_least(case: Case, leavers: Leavers, pods: int, able: Bools) -> bool:
     """Whether fewer evictions are not enough even if the plan's gangs were placed elsewhere.
 
     All of them are asked for together.
@@ -140,11 +146,29 @@ def _is_least(case: Case, leavers: Leavers, pods: int) -> bool:
         return True
     others = [trial.problem.gangs[i] for i in trial.plan]
     gangs = [trial.gang, *(one for one in others if _is_exact(trial.problem, one))]
-    question = _question(trial.problem, leavers, gangs, trial.problem.free)
+    question = _question(trial.problem, leavers, gangs, trial.problem.free, able)
     if np.count_nonzero(question.eligible) > _MOST_CHOICES:
         return False
     answer = _asked(case, question)
     return answer is not None and answer.bound >= pods
+
+
+def _able(case: Case, leavers: Leavers) -> Bools:
+    """Nodes that each demand of the gang may have, some of them when others have left [D, N].
+
+    Devices may be too few, or a node serve another ComputeDomain, until then.
+    """
+    gang = case.here.gang
+    able = case.here.problem.eligible[[d.pod_class for d in gang.demands]]
+    templates = [s.template for group in case.gang.groups for s in group.pod_sets if s.pods]
+    if not any(t.compute_domain or t.same_pcie_nics or t.required_partition for t in templates):
+        return able
+    emptied = changes.without_pods(case.snapshot, leavers.pods)
+    problem = formulate(emptied, case.policy)
+    alike = problem.gangs[gang.index]
+    if len(alike.demands) != len(gang.demands):
+        return able
+    return able | problem.eligible[[d.pod_class for d in alike.demands]]
 
 
 def _is_exact(problem: Problem, gang: Gang) -> bool:
@@ -201,6 +225,11 @@ class Leavers:
                 gangs.update(names)
             pods.update(mine if leaver.pods == len(mine) and count else mine[:count])
         return Chosen(frozenset(gangs), frozenset(pods))
+
+    @property
+    def pods(self) -> frozenset[str]:
+        """All pods that may leave, though not always together."""
+        return frozenset(pod for pods in self._pods for pod in pods)
 
     def _add_whole(self, gangs: Sequence[PodGang]) -> None:
         frees = []
@@ -263,9 +292,12 @@ class Leavers:
 
 
 def _question(
-    problem: Problem, leavers: Leavers, gangs: Sequence[Gang], free: Ints
+    problem: Problem, leavers: Leavers, gangs: Sequence[Gang], free: Ints, able: Bools
 ) -> EvictionQuestion:
-    """The question which leavers must leave so that some gangs fit together into what is free."""
+    """The question which leavers must leave so that some gangs fit together into what is free.
+
+    `able` are the nodes that the demands of the first of them may have, once others have left.
+    """
     classes: list[int] = []
     needs: list[UnitsNeeded] = []
     scopes: list[OneDomain] = []
@@ -284,7 +316,7 @@ def _question(
     return EvictionQuestion(
         free=free,
         request=request,
-        eligible=problem.eligible[classes],
+        eligible=np.concatenate([able, problem.eligible[classes[len(able) :]]]),
         amounts=_freed(problem, leavers, request.max(axis=0) * sum(one.units for one in needs)),
         needs=tuple(needs),
         scopes=tuple(scopes),

@@ -34,6 +34,9 @@ Finder = Callable[[Case], Iterator[Remedy]]
 #: Most kinds of nodes that are tried for a first answer.
 MOST_TRIED = 8
 
+#: Most of them whose least number is tried where others may get such nodes first.
+MOST_RIVAL_KINDS = 3
+
 #: Most nodes that are added.
 MOST_ADDED = 5_000
 
@@ -110,11 +113,12 @@ def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None
         middle = (low + high) // 2
         low, high = (low, middle) if places(middle) else (middle, high)
     # Trials refuse too much; the rest is left to proofs and to the search.
-    best, sure = None, True
+    best, sure, enough = None, True, False
     for less in range(high, most + 1):
         fit = case.settled(change(less))
         if fit.found:
-            best, sure = less, sure and fit is Fit.YES
+            best, enough = less, fit is Fit.YES
+            sure = sure and enough
             break
         sure = sure and fit is Fit.NO
     for less in range(high - 1, 0, -1):
@@ -128,10 +132,10 @@ def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None
             sure = sure and fit is Fit.NO
             break
         # A gang that gives up more may still be left out for others.
-        fit = case.settled(change(less), plan)
-        if fit.found:
-            best, sure = less, fit is Fit.YES
-        elif fit is not Fit.NO:
+        settled = case.settled(change(less), plan)
+        if settled is Fit.YES or (settled.found and not enough):
+            best, sure, enough = less, settled is Fit.YES, settled is Fit.YES
+        elif settled is not Fit.NO:
             sure = False
             break
     return best, sure
@@ -188,14 +192,15 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
     @cache
     def tried(number: int) -> tuple[AddNodes | None, Fit]:
         """What is enough with so many nodes; if nothing is, whether that is certain."""
-        able = np.flatnonzero(least <= number).tolist()
+        able = sorted(np.flatnonzero(least <= number).tolist(), key=lambda i: (after[i], i))
         sure = Fit.NO
         if known is not None and number >= known.number:
-            # It fits. If other gangs get the nodes first, they would also get those of another
-            # kind, as far as is known.
-            sure = Fit.NO if number == known.number or len(able) == 1 else Fit.UNKNOWN
-            able = [known.model]
-        for i in sorted(able, key=lambda i: (after[i], i)):
+            # It fits. If other gangs get the nodes first, they would mostly also get those of
+            # another kind.
+            first = [known.model, *(i for i in able if i != known.model)]
+            able = first[: MOST_RIVAL_KINDS if number == known.number else 1]
+            sure = Fit.NO if len(able) == len(first) else Fit.UNKNOWN
+        for i in able:
             change = partial(_with_nodes, model=models[i], number=number)
             fits = known is not None and (number, i) == (known.number, known.model)
             fit = case.settled(change, known.plan if known is not None and fits else None)
@@ -230,7 +235,8 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
         last = max(n for n in fits if n < best.count)
         gap = [n for n in below if n > last] or below
         less, fits[gap[len(gap) // 2]] = tried(gap[len(gap) // 2])
-        if less is not None:
+        # What is known to be enough is better than less of which that is not known.
+        if less is not None and (less.proven or not best.proven):
             best = less
             yield replace(best, proven=False)
     sure = all(fits.get(n) is Fit.NO for n in range(lowest, best.count))

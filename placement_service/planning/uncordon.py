@@ -90,7 +90,8 @@ def _fewer_opened(
                 return
             some = [i for kind, k in zip(kinds, counts, strict=True) for i in kind[:k]]
             fit = case.settled(partial(changes.opened, nodes=some))
-            if fit.found:
+            # What is known to be enough is better than less of which that is not known.
+            if fit is Fit.YES or (fit.found and not sure):
                 least = proven and fit is Fit.YES
                 yield Uncordon(tuple(nodes.names[i] for i in some), least)
                 return

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from placement_service.entities.devices import Device, DevicePartition, PartitionPolicy
 from placement_service.entities.placement import ReasonCode
-from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.queues import GPUS
 from placement_service.entities.solution import Solution
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.named_plan import name_plan
+from placement_service.formulation.prepare import prepare
 from placement_service.judge.score import score
 from tests.placed import solve
 from tests.scenario import Group, Scenario, near
@@ -70,6 +72,14 @@ EXAMPLES: Mapping[ReasonCode, Scenario] = {
     ReasonCode.RESERVED: Scenario("r1: x1=8")
     .hold("team", "x1", 4, "others")
     .gang("a", pods=1, gpus=8),
+    ReasonCode.DEVICES: Scenario("x1=6/8")
+    .with_devices(
+        "x1",
+        *(Device(i, used_milli=1000 * (i in (2, 5))) for i in range(8)),
+        partitions=(DevicePartition((0, 1, 2, 3)), DevicePartition((4, 5, 6, 7))),
+        partition_policy=PartitionPolicy.HONOR,
+    )
+    .gang("a", pods=1, gpus=4),
     ReasonCode.NOT_SEARCHED: Scenario(_RACKS).gang("a", pods=1, gpus=8),
 }
 
@@ -82,12 +92,13 @@ def example(code: str) -> str:
     # A search that ended before it began is the only way to a gang that was not tried.
     early = wanted is ReasonCode.NOT_SEARCHED
     solution = Solution((), ()) if early else solve(snapshot, scenario.policy)[-1]
-    bindings = name_pods(snapshot, solution.assignments)
+    prepared = prepare(snapshot, scenario.policy)
+    plan = name_plan(snapshot, scenario.policy, prepared, solution.assignments)
     found = explain(
-        snapshot,
-        formulate(snapshot, scenario.policy),
+        prepared.snapshot,
+        formulate(snapshot, scenario.policy, prepared),
         solution,
-        score(snapshot, scenario.policy, bindings),
+        score(snapshot, scenario.policy, *plan),
         deadline=math.inf,
     )
     return next(

@@ -188,8 +188,8 @@ def test_every_reason_is_explained_by_an_example() -> None:
         if b.mark.startswith("reason:")
     }
     codes = {name.removeprefix("REASON_CODE_") for name in ReasonCode.keys()}  # noqa: SIM118
-    # Nothing gives these reasons yet; remove one from this list once something does.
-    coming = {"DEVICES", "CLAIM"}
+    # Nothing gives this reason yet.
+    coming = {"CLAIM"}
     assert shown | coming == codes - {"UNSPECIFIED"}
     assert shown <= set(_rows("docs/explanations.md"))
 

@@ -310,3 +310,23 @@ def test_an_opened_node_that_somebody_else_would_get_is_no_remedy(
     assert [list(r.uncordon.nodes) for r in found if r.HasField("uncordon")] == (
         [["nodes/c1"]] if rival < 0 else []
     )
+
+
+def test_nodes_of_a_kind_that_others_cannot_use_are_fewer(client: PlacementClient) -> None:
+    """A node like n1 would go to "first", which no node like n2 serves."""
+    nodes = [node("n1", used=8, rack="r1"), node("n2", used=8, rack="r2")]
+    asked = request(nodes, [gang("first", 1, priority=10), gang("a", 1)])
+    asked.gangs[0].groups[0].pod_sets[0].template.node_selector[RACK] = "r1"
+    assert remedies(client, asked, "a")["add_nodes"] == ("nodes/n2", 1)
+
+
+def test_who_is_in_another_compute_domain_goes(client: PlacementClient) -> None:
+    """There is room on the node, but it serves one domain at a time."""
+    gangs = [gang("old", 0, gpus=2, on=["n1"]), gang("urgent", 1, gpus=2, priority=10)]
+    asked = request([node("n1")], gangs)
+    for one, domain in zip(asked.gangs, ("ml/old", "ml/new"), strict=True):
+        one.groups[0].pod_sets[0].template.compute_domain = domain
+    asked.snapshot.nodes[0].compute_domain = "ml/old"
+    asked.snapshot.nodes[0].compute_domain_pods = 1
+    found = explained(client, asked, "urgent").remedies
+    assert [list(r.evict.pods) for r in found if r.HasField("evict")] == [list(pods("old", 0))]

@@ -16,13 +16,16 @@ from placement_service.entities.devices import (
 )
 from placement_service.entities.placement import ReasonCode
 from placement_service.entities.request import (
+    HOSTNAME,
     PODS,
     Node,
     PodGang,
     PodTemplate,
     Policy,
     Snapshot,
+    SpreadConstraint,
 )
+from placement_service.entities.selectors import LabelSelector
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.named_plan import name_plan
@@ -38,7 +41,7 @@ from tests.service.boards import (
     wholes,
     with_nics,
 )
-from tests.service.questions import node
+from tests.service.questions import GPU, node
 from tests.waiting import LONG
 
 PREFER = PartitionPolicy.PREFER
@@ -79,7 +82,7 @@ def used(milli: int, *, gpus: int = 2) -> Node:
                 devices=(Device(0, healthy=False), Device(1)),
             ),
             wholes("two", 2)[0],
-            "only 1 of the 2 GPUs are wholly free on h0: GPU 0 unhealthy",
+            "1 of 2 GPUs on h0 is wholly free: GPU 0 unhealthy",
             id="unhealthy",
         ),
         pytest.param(
@@ -112,6 +115,12 @@ def used(milli: int, *, gpus: int = 2) -> Node:
             id="shares",
         ),
         pytest.param(
+            replace(used(500, gpus=3), devices=(Device(0), *used(500, gpus=3).devices[1:])),
+            pods_of("parts", 1, PodTemplate({PODS: 1}, device_share=DeviceShare(600, 600, 0, 2))),
+            "1 of 3 GPUs on h0 has 60 % left, and a pod needs 2",
+            id="several shares",
+        ),
+        pytest.param(
             node("plain"), pods_of("part", 1, share(600)), "plain does not list its GPUs",
             id="unlisted",
         ),
@@ -131,12 +140,30 @@ def used(milli: int, *, gpus: int = 2) -> Node:
             "of 2 GPUs with 2 network devices h0 has 1 on switches with 2",
             id="network on one switch only",
         ),
+        pytest.param(
+            with_nics((1, 1), (1, 1)), pods_of("near", 1, near(1, 2)),
+            "no GPU that is free on h0 has 2 network devices on its switch",
+            id="network on two switches",
+        ),
     ],
 )  # fmt: skip
 def test_the_devices_in_the_way_are_named(there: Node, gang: PodGang, want: str) -> None:
     code, text = reason(there, gang)
     assert code is ReasonCode.DEVICES
     assert want in text
+
+
+def test_a_partition_of_one_is_no_plural() -> None:
+    there = replace(board(), partitions=(DevicePartition((0, 1)),))
+    assert "h0 has no partition of 1 GPU." in reason(there, wholes("one", 1)[0])[1]
+
+
+def test_columns_that_are_rules_are_named_without_numbers() -> None:
+    """Partitions are such; pods that are spread are counted in every column."""
+    spread = (SpreadConstraint(1, HOSTNAME, LabelSelector((), ()), "ml", 2),)
+    template = PodTemplate({GPU: 8, PODS: 1}, {"app": "x"}, spread_constraints=spread)
+    _, text = reason(board(0), pods_of("eights", 2, template))
+    assert "; free is 7 of 16 nvidia.com/gpu; " in text
 
 
 def test_where_devices_would_do_they_are_not_named() -> None:

@@ -257,6 +257,15 @@ def test_scopes_that_say_the_same_say_it_once() -> None:
     )
 
 
+def test_a_scope_that_stands_twice_is_told_once() -> None:
+    scenario = Scenario("r1: x1=8 | r2: x2=8")
+    scenario = scenario.gang("a", Group("w", pods=2, gpus=8, pack="rack"), pack="rack")
+    assert only(scenario).message == (
+        "rack r1 has room for 1 of 2 pods of 8 nvidia.com/gpu; no other rack has more "
+        "(required level rack)."
+    )
+
+
 def test_the_outer_scope_is_named_and_that_the_inner_ones_fit() -> None:
     # The block has 4 nodes for 5 pods; two racks of 2 hold two parts of 2.
     scenario = Scenario("b1/r1: x1=8 x2=8 | b1/r2: x3=8 x4=8").gang(

@@ -179,7 +179,7 @@ def test_a_gang_whose_queue_is_not_there_waits_and_is_told_so() -> None:
             .queue("team-a", guaranteed={GPUS: 8}, used=4, fixed=4)
             .gang("a", pods=1, gpus=8, queue="team-a", not_preemptible=True),
             ReasonCode.QUEUE_GUARANTEED,
-            "of the 8 GPUs that are guaranteed to queue team-a 4 are left to gangs that are not "
+            "of the 8 GPUs guaranteed to queue team-a 4 are left to gangs that are not "
             "preemptible, the gang asks for 8.",
             id="guaranteed",
         ),
@@ -193,13 +193,15 @@ def test_reasons_tell_what_is_left_of_which_queue(
     assert reason.subject.startswith("queues/")
 
 
-def test_reasons_of_extras_name_the_queue() -> None:
+@pytest.mark.parametrize(("pods", "who", "asked"), [(4, "1 pod", 4), (5, "2 pods", 8)])
+def test_reasons_of_extras_name_the_queue(pods: int, who: str, asked: int) -> None:
     scenario = Scenario(NODES).queue("team", limit={GPUS: 12})
-    scenario = scenario.gang("a", pods=5, gpus=4, min=1, queue="team")
+    scenario = scenario.gang("a", pods=pods, gpus=4, min=1, queue="team")
     (reason,) = reasons(scenario, "a")
     assert reason.code is ReasonCode.QUEUE_LIMIT
+    wait, ask = ("waits", "it asks") if pods == 4 else ("wait", "they ask")
     assert reason.message == (
-        "2 pods beyond the minimum wait: queue team has 0 of 12 GPUs left, they ask for 8."
+        f"{who} beyond the minimum {wait}: queue team has 0 of 12 GPUs left, {ask} for {asked}."
     )
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from placement_service.entities.planning import AddNodes, Remedy, Uncordon
+import pytest
+
+from placement_service.entities.planning import AddNodes, Reduce, Remedy, Uncordon
 from placement_service.entities.request import Node, PodGang, Policy, Snapshot
+from placement_service.formulation.plan import Plan
 from placement_service.planning.explain import remedies
+from placement_service.planning.remedy_case import Answer, Case, Fit
+from placement_service.planning.trial_snapshot import Trial
 from tests.service.planning.idle import Idle
 from tests.service.questions import gang, node
 
@@ -71,3 +77,35 @@ def test_a_node_on_which_something_cannot_be_counted_cannot_be_opened() -> None:
     assert Uncordon(("nodes/n1",), proven=True) in found(SMALL, seconds=60.0, on=(cordoned,))
     closed = replace(cordoned, closed_because="pod ml/x holds a claim")
     assert found(SMALL, seconds=60.0, on=(closed,)) == (AddNodes("nodes/n1", 1, proven=True),)
+
+
+@pytest.mark.parametrize("pods", [1, 5])
+def test_what_is_known_to_be_enough_is_better_than_less_that_perhaps_is(
+    monkeypatch: pytest.MonkeyPatch, pods: int
+) -> None:
+    """Four nodes, or four pods of five, are known to be enough; three were not settled in time."""
+    asked, other = gang("a", pods=pods, gpus=8), gang("other", pods=5, gpus=8)
+    there = [node("n1"), *(replace(node(f"n{i}"), unschedulable=True) for i in range(2, 6))]
+
+    def settled(
+        self: Case,
+        change: Callable[[Snapshot], Snapshot],
+        plan: Plan | None = None,
+        gone: Collection[str] = (),
+    ) -> Fit:
+        before, after = self.snapshot, change(self.snapshot)
+        changed = max(
+            int(after.columns.open.sum() - before.columns.open.sum()),
+            pods - next(g for g in after.gangs if g.name == asked.name).groups[0].min_replicas,
+        )
+        return Fit.NO if changed < 3 else Fit.PERHAPS if changed == 3 else Fit.YES
+
+    monkeypatch.setattr(Case, "settled", settled)
+    monkeypatch.setattr(Case, "fit", lambda *_: Answer(Fit.YES, {}))
+    monkeypatch.setattr(Trial, "is_refuted", lambda *_, **__: False)
+    kinds = {type(one): one for one in found(asked, other, seconds=60.0, on=tuple(there))}
+    if pods == 1:
+        assert kinds[AddNodes] == AddNodes("nodes/n1", 4, proven=False)
+        assert kinds[Uncordon] == Uncordon(tuple(f"nodes/n{i}" for i in range(2, 6)), False)
+    else:
+        assert kinds[Reduce] == Reduce("worker", 5, 1, proven=False)
