@@ -34,10 +34,9 @@ def devices_in_the_way(node: Node, template: PodTemplate, policy: Policy) -> str
     free = {d.index for d in node.devices if d.whole}
     if len(free) < count:
         verb = "is" if len(free) == 1 else "are"
-        return (
-            f"{len(free)} of {_count(len(node.devices))} on {node.short_name} {verb} wholly free: "
-            f"{_state_of([d for d in node.devices if d.index not in free])}"
-        )
+        there = f"{words.gpus(len(node.devices))} on {node.short_name}"
+        state = _state_of([d for d in node.devices if d.index not in free])
+        return f"{len(free)} of {there} {verb} wholly free: {state}"
     return _no_partition(node, count, free, template.required_partition) or _no_network(
         node, count, nics
     )
@@ -51,7 +50,7 @@ def _no_partition(
         return ""
     alike = [p for p in node.partitions if len(p.devices) == count]
     if not alike:
-        return f"{node.short_name} has no partition of {_count(count)}"
+        return f"{node.short_name} has no partition of {words.gpus(count)}"
     asked = f"{count}"
     if required is not None and required.best_score:
         best = max(p.score for p in alike)
@@ -84,7 +83,7 @@ def _no_room_for_share(node: Node, share: DeviceShare) -> str:
     want = _share_word(share)
     if share.count > 1:
         verb = "has" if len(fitting) == 1 else "have"
-        there = f"{_count(len(node.devices))} on {node.short_name}"
+        there = f"{words.gpus(len(node.devices))} on {node.short_name}"
         return f"{len(fitting)} of {there} {verb} {want} left, and a pod needs {share.count}"
     return f"no GPU on {node.short_name} has {want} left: {_left_of(node.devices)}"
 
@@ -117,13 +116,9 @@ def _no_network(node: Node, count: int, nics: int) -> str:
             "their switches, one on each at least"
         )
     return (
-        f"of {_count(count)} with {_devices(nics)} {node.short_name} has {len(usable)} on "
+        f"of {words.gpus(count)} with {_devices(nics)} {node.short_name} has {len(usable)} on "
         f"switches with {there}"
     )
-
-
-def _count(gpus: int) -> str:
-    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
 
 
 def _devices(nics: int) -> str:

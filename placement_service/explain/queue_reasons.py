@@ -68,11 +68,11 @@ class QueueReasons:
 
 
 def _minimum(gang: Gang, row: QueueRow) -> Iterator[int]:
-    """The least that each unit of the gang's minimum takes."""
+    """What each unit of the gang's minimum takes, where those that take least are chosen."""
     for requirement in gang.requirements:
-        least = min((row.take[gang.demands[d].pod_class] for d in requirement.demands), default=0)
-        for _ in range(requirement.missing):
-            yield least
+        units = ((gang.demands[d].pod_class, gang.demands[d].count) for d in requirement.demands)
+        takes = sorted(row.take[pod_class] for pod_class, count in units for _ in range(count))
+        yield from takes[: requirement.missing]
 
 
 def _reason(row: QueueRow, text: str, asked: int, found: int, state: ReasonState) -> Reason:

@@ -49,7 +49,7 @@ class ReservationReasons:
             return ()
         nodes = len({r.node for r in held})
         gpus = sum(self._policy.gpus(r.held) for r in held)
-        what = f"{gpus} GPUs" if gpus else "room"
+        what = words.gpus(gpus) if gpus else "room"
         where = "1 node" if nodes == 1 else f"{nodes} nodes"
         names = words.listed([words.reservation_word(r.name) for r in held])
         noun = "reservation {} holds" if len(held) == 1 else "reservations {} hold"

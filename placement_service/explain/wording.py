@@ -30,6 +30,8 @@ _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 def amount(resource: str, value: int) -> str:
     """An amount with its resource: ``8 nvidia.com/gpu``, ``0.5 cpu``, ``16Gi memory``."""
+    if resource == PODS:
+        return pods(value)
     if resource == CPU:
         cores, millis = divmod(value, 1000)
         text = f"{cores}.{millis:03d}".rstrip("0").rstrip(".")
@@ -78,6 +80,11 @@ def level_word(key: str) -> str:
 def pods(count: int) -> str:
     """``1 pod``, ``2 pods``."""
     return "1 pod" if count == 1 else f"{count} pods"
+
+
+def gpus(count: int) -> str:
+    """``1 GPU``, ``2 GPUs``."""
+    return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
 def listed(names: Sequence[str]) -> str:

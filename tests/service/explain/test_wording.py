@@ -28,6 +28,8 @@ Code, State = ReasonCode, ReasonState
         (MEMORY, (1 << 30) + 1, "1.0Gi memory"),
         (MEMORY, 12, "12 memory"),
         (GPU, 8, "8 nvidia.com/gpu"),
+        (PODS, 1, "1 pod"),
+        (PODS, 2, "2 pods"),
     ],
 )
 def test_amounts_are_spelled_as_people_do(resource: str, value: int, text: str) -> None:

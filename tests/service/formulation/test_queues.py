@@ -183,6 +183,18 @@ def test_a_gang_whose_queue_is_not_there_waits_and_is_told_so() -> None:
             "preemptible, the gang asks for 8.",
             id="guaranteed",
         ),
+        pytest.param(
+            Scenario(NODES)
+            .queue("team", limit={GPUS: 2})
+            .gang(
+                "a",
+                Group("w", pods=1, gpus=1, others=(Group("v", pods=1, gpus=2),)),
+                queue="team",
+            ),
+            ReasonCode.QUEUE_LIMIT,
+            "queue team has 2 of 2 GPUs left, the gang asks for 3.",
+            id="unlike pods of one group",
+        ),
     ],
 )
 def test_reasons_tell_what_is_left_of_which_queue(

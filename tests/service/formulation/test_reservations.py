@@ -350,6 +350,10 @@ class TestReasons:
             "reservation held holds 4 GPUs on 1 node for others; without it there may be room."
         )
 
+    def test_one_gpu_is_told_as_one(self) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 1, "own").gang("a", pods=1, gpus=8)
+        assert self.why(scenario).message.startswith("reservation held holds 1 GPU on 1 node")
+
     def test_strangers_hear_of_no_rule_between_pods(self) -> None:
         scenario = HALF.hold("far", "x2", 4, "own").gang("a", pods=1, gpus=8)
         scenario = scenario.gang("b", Group("own", pods=1, gpus=4))
