@@ -157,6 +157,10 @@ def from_rpc_error(error: grpc.RpcError) -> PlacementError:
     return from_status(_rich_status(error) or _plain_status(error))
 
 
+#: What gRPC says of a request that is larger than the service takes.
+_TOO_LARGE = "Received message larger than max"
+
+
 def from_status(status: Status) -> PlacementError:
     """The typed error for a status; by its reason, else by its code."""
     info = _detail(status, ErrorInfo)
@@ -167,6 +171,10 @@ def from_status(status: Status) -> PlacementError:
         return UnavailableError(status.message)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineTooShortError(status.message)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in status.message:
+        # gRPC of the service says so, which knows no setting.
+        told = f"PLACEMENT_MAX_MESSAGE_BYTES of the service does not allow it: {status.message}"
+        return PlacementError(told, code=code)
     return PlacementError(status.message, code=code)
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import grpc
 import pytest
 
+from placement.client import PlacementClient
+from placement.errors import PlacementError
 from placement.v1 import (
     placement_pb2,
 )
@@ -216,3 +218,15 @@ def test_an_answer_that_would_be_too_large_explains_less_or_is_refused(usual: Ru
         with pytest.raises(grpc.RpcError) as caught:
             service.compute(message(snapshot(1000)))
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_request_of_the_largest_size_is_answered_and_beyond_it_the_setting_is_named() -> None:
+    question = message(snapshot(50, (gang("train", pods=1, gpus=1),)))
+    question.label = "x"
+    with running(max_message_bytes=question.ByteSize()) as service:
+        client = PlacementClient(service.channel)
+        assert client.compute(question, timeout=LONG).bindings
+        question.label = "xx"
+        with pytest.raises(PlacementError, match="PLACEMENT_MAX_MESSAGE_BYTES") as refused:
+            client.compute(question, timeout=LONG)
+        assert refused.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
