@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -60,10 +61,17 @@ class Solved:
     proven: bool = False
 
 
-class LinearModel:
-    """Variables between bounds, and rows of them between bounds."""
+class OutOfTime(Exception):
+    """There is no time left to build the model."""
 
-    def __init__(self) -> None:
+
+class LinearModel:
+    """Variables between bounds, and rows of them between bounds. `row` raises OutOfTime where
+    `time.monotonic` is past `until`.
+    """
+
+    def __init__(self, *, until: float = math.inf) -> None:
+        self.until = until
         self._most: list[float] = []
         self._whole: list[bool] = []
         self._row_least: list[float] = []
@@ -89,6 +97,8 @@ class LinearModel:
         self, terms: Sequence[tuple[int, float]], least: float = -math.inf, most: float = math.inf
     ) -> None:
         """A sum of variables with weights between bounds; each variable stands there once."""
+        if time.monotonic() > self.until:
+            raise OutOfTime
         number = len(self._row_least)
         # The largest weight is one, whatever is counted.
         scale = max([abs(w) for _, w in terms], default=1.0) or 1.0

@@ -20,6 +20,7 @@ are as large as a node, or that waiting gangs ask for too, get places like pods 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
@@ -65,13 +66,16 @@ class VictimModel(LinearModel):
         large_only: bool = False,
         sharp: bool = False,
         core: Core | None = None,
+        until: float = math.inf,
     ) -> None:
         """`settled` are running gangs that keep their minimum in all plans that matter. With
         `large_only`, where gangs move, only units of which no node holds two are given places. A
         `sharp` model distinguishes what each level brings: it bounds more, and takes longer. With a
         `core` all the rest stays at home, so what it says are no bounds.
+
+        Raises OutOfTime where it is not built by `until`.
         """
-        super().__init__()
+        super().__init__(until=until)
         self.problem = problem
         coming = coming_units(problem, moved_units=parameters.moved_units, large_only=large_only)
         self.moves, self.waiting, self.running = coming.moves, coming.waiting, coming.running
@@ -147,6 +151,7 @@ class VictimModel(LinearModel):
         domains.post()
         self._spare(domains, sharp=sharp)
         self._rest()
+        self.until = math.inf
 
     # --- running gangs --------------------------------------------------------
 

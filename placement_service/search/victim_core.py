@@ -45,7 +45,14 @@ def _settle(state: State, core: Core, seconds: float) -> bool:
     no part in any open goal.
     """
     p = state.parameters
-    model = VictimModel(state.problem, tuple(settled(state)), p.model, large_only=True, core=core)
+    model = VictimModel(
+        state.problem,
+        tuple(settled(state)),
+        p.model,
+        large_only=True,
+        core=core,
+        until=state.deadline,
+    )
     for goal, reached in zip(state.goals, state.worth.enough[: state.first_open], strict=False):
         keep(goal, model, reached)
     together = _together(state, model)

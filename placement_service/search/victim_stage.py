@@ -9,9 +9,10 @@ Where the simple model does not settle a goal in its time, the sharp one goes on
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from functools import partial
 
-from placement_service.cp_sat.linear_model import Floats, Solved
+from placement_service.cp_sat.linear_model import Floats, OutOfTime, Solved
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.solution import TierName
 from placement_service.formulation.tiers.goal import Terms
@@ -29,6 +30,13 @@ def settle_victims(state: State) -> bool:
     if open_gangs < state.parameters.victim_gangs or state.proven or state.left <= 0:
         return False
     state.phase = "victims"
+    # A model is not finished when its time is up.
+    with suppress(OutOfTime):
+        _settle(state)
+    return True
+
+
+def _settle(state: State) -> None:
     moves = any(g.keeps for g in state.problem.gangs)
     if not (choose_domains(state) or moves):
         accept_filled(state, spare_victims(state.builder, state.plan, until=state.deadline))
@@ -46,7 +54,6 @@ def settle_victims(state: State) -> bool:
         sharp.run(share)
         if not (moves or sharp.says_more or state.proven) and state.left > 0:
             first.run(share)
-    return True
 
 
 class _Descent:
@@ -69,6 +76,7 @@ class _Descent:
             state.parameters.model,
             large_only=large_only,
             sharp=sharp,
+            until=state.deadline,
         )
         #: The terms of each goal. They are made once, because some add variables, which solutions
         #: must know.

@@ -83,6 +83,26 @@ def test_moves_close_to_the_bound_are_looked_for_first(
     assert state.reaches(goal)
 
 
+def test_a_model_is_not_built_beyond_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = the_larger_one_goes()
+    built: list[VictimModel] = []
+    rest = VictimModel._rest
+
+    def remember(model: VictimModel) -> None:
+        rest(model)
+        built.append(model)
+
+    def late(state: State) -> bool:
+        state.deadline = time.monotonic()
+        return True
+
+    monkeypatch.setattr(VictimModel, "_rest", remember)
+    monkeypatch.setattr(victim_stage, "choose_domains", late)
+    plan = state.plan
+    assert settle_victims(state)
+    assert (built, state.plan) == ([], plan)
+
+
 def events_of(state: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is done in turn, where the pods that go are never settled as a whole."""
     monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
@@ -160,9 +180,10 @@ def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         *,
         large_only: bool,
         sharp: bool,
+        until: float,
     ) -> None:
         made.append(sharp)
-        init(model, problem, settled, parameters, large_only=large_only, sharp=sharp)
+        init(model, problem, settled, parameters, large_only=large_only, sharp=sharp, until=until)
 
     monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
     monkeypatch.setattr(VictimModel, "__init__", remember)
