@@ -51,6 +51,10 @@ def formulate(
     they do in any case.
     """
     prepared = prepare(request, policy) if prepared is None else prepared
+    if prepared.looser is not None:
+        relaxation = formulate(request, policy, prepared.looser, repeated=repeated)
+        problem = formulate(request, policy, replace(prepared, looser=None), repeated=repeated)
+        return replace(problem, relaxation=relaxation.relaxation or relaxation)
     if prepared.relaxed is not None:
         # With looser rights fewer nodes are closed.
         loose = replace(prepared, snapshot=prepared.relaxed, relaxed=None, closed={})
@@ -103,7 +107,7 @@ def formulate(
         0 if is_part(g.name) and snapshot.gangs[whole].is_pending else values[whole]
         for g, whole in wholes
     ]
-    set_bases = _set_bases(request, snapshot, by_name)
+    set_bases = _set_bases(prepared.sets_of or request, snapshot, by_name)
     gangs = tuple(
         draft.finish(value, drafts, by_name, set_bases, table.bundle_of)
         for draft, value in zip(drafts, values, strict=True)
@@ -172,6 +176,7 @@ def formulate(
         exact=exact and all_said,
         mends=prepared.mends,
         bounds_topology=prepared.bounds_topology,
+        apart=prepared.sets_of is not None,
         named_levels=named,
         repeats=repeats,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),

@@ -160,12 +160,13 @@ def report_plan(
     fewest: Mapping[GangIdx, int],
     best: Mapping[int, int],
     assigned: tuple[Assignment, ...],
+    mends: bool,
 ) -> Solution:
     """Tiers and bounds of a plan that is `assigned` as counts of pods on nodes; `home` and `best`
-    as in `tiers`.
+    as in `tiers`, `mends` as in `Problem` where bounds do not cover it.
     """
     told = tiers(mine, bounds, home, best)
-    if problem.mends:
+    if mends:
         # Here even the trivial bounds do not hold for the request.
         told = tuple(t if t.name.minimize else replace(t, bound=None) for t in told)
     return Solution(
@@ -200,4 +201,5 @@ def to_solution(problem: Problem, plan: Plan) -> Solution:
         fewest={},
         best={},
         assigned=assignments(problem, plan),
+        mends=problem.mends,
     )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.beginning_anew import with_gangs_anew
 from placement_service.formulation.compute_domains import with_compute_domains
 from placement_service.formulation.devices import CannotStayError, with_devices
 from placement_service.formulation.implied_rules import without_implied_rules
+from placement_service.formulation.looser_gangs import with_looser_gangs
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.running_gangs import open_running_gangs
 from placement_service.formulation.running_parts import with_running_parts
@@ -23,6 +25,18 @@ def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
     bare = without_implied_rules(snapshot)
     snapshot = with_gangs_anew(with_running_parts(bare, policy), policy)
     divided = None if snapshot is bare else snapshot
+    opened = replace(_opened(snapshot, policy), request=divided)
+    moves = policy.eviction is EvictionPolicy.REPACK
+    if not (moves and opened.missed):
+        return opened
+    loose = with_looser_gangs(snapshot, opened.missed)
+    if loose is None:
+        return opened
+    looser = _opened(loose, policy)
+    return replace(opened, looser=replace(looser, sets_of=loose)) if looser.exact else opened
+
+
+def _opened(snapshot: Snapshot, policy: Policy) -> Prepared:
     closed: frozenset[int] = frozenset()
     while True:
         opened = open_running_gangs(snapshot, policy, closed=closed)
@@ -32,6 +46,6 @@ def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
             relaxed=opened.relaxed and with_compute_domains(opened.relaxed),
         )
         try:
-            return replace(with_devices(opened, snapshot, policy), request=divided)
+            return with_devices(opened, snapshot, policy)
         except CannotStayError as error:
             closed |= error.gangs

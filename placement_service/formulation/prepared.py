@@ -45,7 +45,9 @@ class Prepared:
     it could gain. Where devices are expressed too strictly, `relaxed` is the same snapshot with
     looser columns: its bounds hold. `bounds_topology` is false where running gangs count in models
     otherwise than in that tier. `request` is what was prepared where gangs stand behind those of
-    the request (see `running_parts` and `beginning_anew`).
+    the request (see `running_parts` and `beginning_anew`). `missed` are gangs that may give way by
+    the rules, but not here; `looser` is a question in which they do (see `looser_gangs`), and
+    `sets_of` there the snapshot of which the sets count.
     """
 
     snapshot: Snapshot
@@ -61,6 +63,9 @@ class Prepared:
     bounds_topology: bool = True
     relaxed: Snapshot | None = None
     request: Snapshot | None = None
+    missed: frozenset[str] = frozenset()
+    looser: Prepared | None = None
+    sets_of: Snapshot | None = None
 
     @property
     def moves(self) -> bool:

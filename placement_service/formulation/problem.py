@@ -264,6 +264,9 @@ class Problem:
     mends: bool = False
     #: What models count in `topology` is what it is worth (see `running_topology`).
     bounds_topology: bool = True
+    #: It is a relaxation with other gangs, so plans of it are none of the question (see
+    #: `looser_gangs`).
+    apart: bool = False
     #: The same question with looser columns, whose bounds hold for this one where it is not exact.
     relaxation: Problem | None = None
     #: The same question but for queues above their limits, into which something new may come there,

@@ -133,13 +133,16 @@ def open_running_gangs(
         and gang.name not in held
         and _could_give_way(gang, snapshot, rights)
     ]
-    missed += [g for g in snapshot.gangs if g.name in unsaid and part_name(g.name) in names]
+    stays = frozenset(gang.name for gang in missed)
+    if not moves:
+        missed += [g for g in snapshot.gangs if g.name in unsaid and part_name(g.name) in names]
     nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
     return replace(
         opened,
         exact=opened.exact
         and not missed
         and (moves or all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)),
+        missed=stays,
         mends=any(
             (g.base_gang or g.name) in grows and not keeps_its_levels(g, nodes) for g in missed
         ),

@@ -283,5 +283,6 @@ def _solution(problem: Problem, plan: Plan, *, least: bool = False) -> Solution 
         fewest={},
         best={},
         assigned=assignments(problem, plan),
+        mends=problem.mends,
     )
     return replace(solution, final=True) if solution.proven else None

@@ -45,8 +45,8 @@ from placement_service.formulation.fewer_columns import (
     without_reservations,
 )
 from placement_service.formulation.implied_room import without_implied_room
-from placement_service.formulation.objective import Bounds
-from placement_service.formulation.plan import Plan
+from placement_service.formulation.objective import Bounds, to_solution
+from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.alike_nodes import NoPlaces, alike_nodes
@@ -170,6 +170,8 @@ def _prove(
     if relaxation is None:
         return
     late = time.monotonic() + state.at_most(state.left * state.parameters.relaxation_share)
+    if relaxation.apart:
+        start = to_solution(relaxation, home_plan(relaxation))
     loose = State(relaxation, start, late, lambda solution: None, state.parameters)
     loosest = without_reservations(relaxation)
     if loosest is not relaxation:
@@ -185,7 +187,10 @@ def _prove(
     if relaxation.free is state.problem.free:
         state.accept(loose.plan)
     if relaxation.exact and tells:
-        state.trust(loose.bounds)
+        if relaxation.apart:
+            state.trust_looser(loose)
+        else:
+            state.trust(loose.bounds)
 
 
 def _improve(state: State) -> None:

@@ -18,6 +18,7 @@ from placement_service.entities.solution import Assignment, Limit, Solution, Tie
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.eviction_winners import rights_hold
 from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.looser_bounds import looser_bounds
 from placement_service.formulation.objective import (
     Bounds,
     Floors,
@@ -72,6 +73,8 @@ class State:
         self.goals = self.worth.goals
         self._home = worth_at_home(problem, self.goals)
         self.bounds = trivial_bounds(self.goals)
+        #: Whether they hold for gangs that the problem refuses (`Problem.mends`), too.
+        self._mended = False
         #: Bounds of goals of which later ones may spend some, by their place.
         self._best: dict[int, int] = {}
         self.target: tuple[GangIdx, ...] = ()
@@ -208,6 +211,12 @@ class State:
         self.bounds = tuple(bounds)
         self.tell()
 
+    def trust_looser(self, loose: State) -> None:
+        """Take bounds that were proven of a looser problem with other gangs."""
+        found = looser_bounds(self.problem, self.bounds, loose.problem, loose.bounds)
+        self.bounds, self._mended = self._after(*found), len(found) == len(self.goals)
+        self.tell()
+
     def tolerate(self, tier: TierName, share: float, *, bounded: bool = False) -> None:
         """From now on later tiers may spend this share of what the tier has reached; of its bound
         if it is `bounded`, which leaves less to spend.
@@ -250,6 +259,7 @@ class State:
             fewest=self.fewest,
             best=self._best,
             assigned=self._assigned[1],
+            mends=self.problem.mends and not (self._mended and self.proven),
         )
         if final and not result.proven:
             # With hardly any time left the last steps are not begun: that counts as out of time.

@@ -1,0 +1,186 @@
+"""A looser question where running gangs may be moved that the problem cannot express (rule 15).
+
+Such a gang stays in every plan of the problem, so bounds of that say nothing. Here what runs of it
+is a gang of its own that may move, under fewer rules than there are:
+
+    what runs      may be wherever there is room: no rule about nodes, levels or other pods
+    what waits     needs no place near the pods that run, and is in no set
+
+Where one of its pods breaks a rule about other pods, or is on a node that takes none, no such rule
+is left for anybody. A pod on such a node leaves it for nothing.
+So every plan of the question is one here, with the same pods, and with no more of them moved and no
+more domains used. Bounds hold, and plans may break rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from placement_service.entities.request import (
+    BoundPod,
+    HostPort,
+    Node,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Snapshot,
+    Toleration,
+)
+from placement_service.formulation.open_gangs import part_name
+from placement_service.formulation.running_rules import has_many_terms, out_of_place
+from placement_service.formulation.running_topology import running
+
+#: On larger clusters the question is not asked.
+MOST_NODES = 100
+
+_EVERY_TAINT = (Toleration("", exists=True, value="", effect=None),)
+
+
+def with_looser_gangs(snapshot: Snapshot, names: Collection[str]) -> Snapshot | None:
+    """The snapshot with these running gangs free to move; None where that cannot be said."""
+    if len(snapshot.nodes) > MOST_NODES:
+        return None
+    chosen = [gang for gang in snapshot.gangs if gang.name in names]
+    pods = {pod.name: pod for gang in chosen for pod in running(gang)}
+    told = [s.template for gang in chosen for g in gang.groups for s in g.pod_sets if s.bound_pods]
+    if any(t.ignores_reservations or t.same_pcie_nics for t in told):
+        return None
+    open_nodes = {n.name for n in snapshot.nodes if n.ready and not n.unschedulable}
+    stuck = {name for name, pod in pods.items() if pod.node not in open_nodes}
+    unruled = bool(stuck) or has_many_terms(snapshot) or not out_of_place(snapshot).isdisjoint(pods)
+    gangs = [
+        _waiting(gang)
+        if gang.name in names
+        else replace(gang, base_gang="")
+        if gang.base_gang in names
+        else gang
+        for gang in snapshot.gangs
+    ]
+    queues = {queue.name for queue in snapshot.queues}
+    gangs += [
+        replace(part, queue=gang.queue if gang.queue in queues else "")
+        for gang in chosen
+        if (part := _running(gang, stuck)).groups
+    ]
+    return replace(
+        snapshot,
+        nodes=tuple(_nodes(snapshot, chosen)),
+        gangs=tuple(map(_without_rules, gangs) if unruled else gangs),
+        running_pods=()
+        if unruled
+        else tuple(
+            replace(pod, required_anti_affinity=()) if pod.name in pods else pod
+            for pod in snapshot.running_pods
+        ),
+    )
+
+
+def _waiting(gang: PodGang) -> PodGang:
+    """What waits of a gang, as if its other pods ran nowhere."""
+    groups = (
+        replace(
+            group,
+            pod_sets=tuple(replace(s, bound_pods=()) for s in group.pod_sets),
+            fixed_pods=group.running_pods,
+        )
+        for group in gang.groups
+    )
+    return replace(gang, groups=tuple(groups), packing_scopes=(), base_gang="", previous_nodes=())
+
+
+def _running(gang: PodGang, stuck: Collection[str]) -> PodGang:
+    """What runs of a gang, free of rules."""
+    groups = []
+    for group in gang.groups:
+        sets = [
+            PodSet(_free(s.template), (), pods)
+            for s in group.pod_sets
+            if (pods := tuple(_bare(p) for p in s.bound_pods if p.name not in stuck))
+        ]
+        count = sum(len(s.bound_pods) for s in sets)
+        least = count if gang.is_pending else group.min_replicas
+        if count:
+            # Some of those that cannot move may be of the minimum.
+            least = least if count == group.running_count else 0
+            groups.append(PodGroup(group.name, least, tuple(sets)))
+    return replace(
+        gang,
+        name=part_name(gang.name),
+        groups=tuple(groups),
+        packing_scopes=(),
+        base_gang="",
+        previous_nodes=(),
+        uninitialized=False,
+        unsupported=(),
+        volume_claims=(),
+    )
+
+
+def _bare(pod: BoundPod) -> BoundPod:
+    # What a reservation would hold again is free.
+    return replace(pod, reservation="")
+
+
+def _free(template: PodTemplate) -> PodTemplate:
+    return PodTemplate(
+        template.requests,
+        template.labels,
+        tolerations=_EVERY_TAINT,
+        device_share=template.device_share,
+    )
+
+
+def _without_rules(gang: PodGang) -> PodGang:
+    """The gang without rules about other pods."""
+    groups = (
+        replace(
+            group,
+            pod_sets=tuple(
+                replace(
+                    s,
+                    template=replace(
+                        s.template,
+                        required_affinity=(),
+                        required_anti_affinity=(),
+                        spread_constraints=(),
+                    ),
+                )
+                for s in group.pod_sets
+            ),
+        )
+        for group in gang.groups
+    )
+    return replace(gang, groups=tuple(groups))
+
+
+def _nodes(snapshot: Snapshot, chosen: Collection[PodGang]) -> Iterator[Node]:
+    """The nodes without the ports and ComputeDomains of some gangs, none of them overbooked."""
+    ports: defaultdict[str, list[HostPort]] = defaultdict(list)
+    domains: defaultdict[str, set[str]] = defaultdict(set)
+    for s in (s for gang in chosen for group in gang.groups for s in group.pod_sets):
+        for pod in s.bound_pods:
+            ports[pod.node] += s.template.host_ports
+            domains[pod.node].add(s.template.compute_domain)
+    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for reservation in snapshot.reservations:
+        held[reservation.node].update(reservation.held)
+    for node in snapshot.nodes:
+        gone = ports[node.name]
+        left = tuple(p for p in node.host_ports if not any(p.conflicts(q) for q in gone))
+        lacks = {
+            r: -free
+            for r in {*node.requested, *held[node.name]}
+            if (free := node.free(r) - held[node.name][r]) < 0
+        }
+        room = {r: node.allocatable.get(r, 0) + n for r, n in lacks.items()}
+        ends = node.compute_domain in domains[node.name]
+        yield replace(
+            node,
+            host_ports=left,
+            allocatable={**node.allocatable, **room},
+            compute_domain="" if ends else node.compute_domain,
+            compute_domain_pods=0 if ends else node.compute_domain_pods,
+        )

@@ -1,0 +1,104 @@
+"""Where running gangs may be moved that the problem cannot express, bounds come from a looser
+question, and answers that are the best are mostly proven.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.request import ExtrasPolicy, PodGang, Policy
+from placement_service.formulation import looser_gangs
+from placement_service.formulation.prepare import prepare
+from tests.brute import optimum
+from tests.judged import no_answer_is_false
+from tests.placed import solve
+from tests.scenario import Group, Scenario, near, spread
+
+REPACK = Policy(eviction=EvictionPolicy.REPACK)
+
+
+def halves(
+    rules: dict[str, Any] | None = None, *, told: tuple[str, ...] = ("x1",), **fields: Any
+) -> Scenario:
+    """Two half full nodes of a rack, and a gang that wants a whole one. Gang "odd" has rules; that
+    "plain" moves is as good.
+    """
+    scenario = Scenario("r1: x1=4/8 x2=4/8 | r2: x3=0/4", policy=REPACK)
+    scenario = scenario.gang("odd", Group("w", gpus=4, told=told, **(rules or {})), **fields)
+    scenario = scenario.gang("plain", Group("w", gpus=4, told=("x2",)))
+    return scenario.gang("a", pods=1, gpus=8)
+
+
+def odd(scenario: Scenario, gang: PodGang) -> Scenario:
+    return replace(scenario, gangs=(gang, *scenario.gangs[1:]))
+
+
+def with_waiting(scenario: Scenario, least: int) -> Scenario:
+    """Of the odd gang also a pod waits that fits nowhere."""
+    [group] = scenario.gangs[0].groups
+    waits = Group("w", pods=1, gpus=9).pod_set("odd")
+    group = replace(group, pod_sets=(*group.pod_sets, waits), min_replicas=least)
+    return odd(scenario, replace(scenario.gangs[0], groups=(group,)))
+
+
+def in_a_reservation(scenario: Scenario) -> Scenario:
+    [group] = scenario.gangs[0].groups
+    [runs] = group.pod_sets
+    pods = tuple(replace(p, reservation="reservations/held") for p in runs.bound_pods)
+    group = replace(group, pod_sets=(replace(runs, bound_pods=pods),))
+    return odd(scenario.hold("held", "x1", 0, "w"), replace(scenario.gangs[0], groups=(group,)))
+
+
+ODD = {
+    "affinity": halves({"near": (near("rack", group="w"),)}),
+    "spread": halves({"spread": (spread("host", group="w"),)}),
+    "a ComputeDomain": halves({"asks": {"compute_domain": "d"}}).gang(
+        "other", Group("v", pods=1, gpus=2, asks={"compute_domain": "e"})
+    ),
+    "nodes that would not take it again": halves({"select": {"kind": "gone"}}),
+    "a port that its node does not list": halves({"ports": (80,)}),
+    "two racks where one is required": halves(told=("x1", "x3"), pack="rack"),
+    "a queue that is not there": halves(queue="gone"),
+    "pods that lack": with_waiting(halves(), 2),
+    "pods that lack, and two racks where one is required": with_waiting(
+        halves(told=("x1", "x3"), pack="rack"), 3
+    ),
+    "extras that come with their priority": replace(
+        with_waiting(halves(), 1), policy=replace(REPACK, extras=ExtrasPolicy.WITH_PRIORITY)
+    ),
+    "a wish for pods that wait": with_waiting(halves(prefer="rack"), 1),
+    "a wish for others of its set": halves(prefer="rack").gang(
+        "scaled", pods=1, gpus=9, base="odd"
+    ),
+    "an overbooked node": halves().hold("held", "x1", 5, "nobody"),
+    "a reservation": in_a_reservation(halves()),
+    "a closed node": halves(told=("x1", "x3")).node("x3", cordoned=True),
+    "a pod that is not told": halves({"on": ("x3",), "min": 1}),
+}
+
+
+@pytest.mark.parametrize("scenario", ODD.values(), ids=ODD)
+def test_the_best_is_proven_though_some_that_may_move_stay(scenario: Scenario) -> None:
+    snapshot, policy = scenario.snapshot(), scenario.policy
+    assert prepare(snapshot, policy).missed == {scenario.gangs[0].name}
+    assert no_answer_is_false(optimum(snapshot, policy), snapshot, policy)
+
+
+@pytest.mark.parametrize("scenario", ODD.values(), ids=ODD)
+def test_bounds_hold_where_nothing_else_could_move(scenario: Scenario) -> None:
+    """Some could move, by the rules, and then that would be better."""
+    first, plain, *others = scenario.gangs
+    scenario = replace(scenario, gangs=(first, replace(plain, not_preemptible=True), *others))
+    snapshot, policy = scenario.snapshot(), scenario.policy
+    no_answer_is_false(optimum(snapshot, policy), snapshot, policy)
+
+
+def test_large_questions_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = ODD["affinity"]
+    monkeypatch.setattr(looser_gangs, "MOST_NODES", 2)
+    assert prepare(scenario.snapshot(), scenario.policy).looser is None
+    assert not solve(scenario.snapshot(), scenario.policy)[-1].proven
