@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.objective import Bounds, worth_at_home
+from placement_service.formulation.objective import Bounds, Floors, worth_at_home
 from placement_service.formulation.open_gangs import MUST_RUN
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.admitted import Admitted
 from placement_service.formulation.tiers.goal import Goal
+
+
+class Pair(NamedTuple):
+    """A goal of a looser problem, by its place, and that of the problem which it is, -1 for none;
+    `beyond` is what the former is more when nothing moves.
+    """
+
+    loose: int
+    mine: int
+    beyond: int
+
+
+def paired(problem: Problem, loose: Problem) -> Sequence[Pair]:
+    """The goals of a looser problem, in their order."""
+    mine, others = goals(problem), goals(loose)
+    before, there = worth_at_home(problem, mine), worth_at_home(loose, others)
+    waiting = {g.index for g in problem.pending}
+    found: list[Pair] = []
+    i = 0
+    for k, goal in enumerate(others):
+        if i < len(mine) and _is_like(goal, mine[i], waiting):
+            found.append(Pair(k, i, there[k] - before[i]))
+            i += 1
+        else:
+            found.append(Pair(k, -1, there[k]))
+    return found
 
 
 def looser_bounds(problem: Problem, own: Bounds, loose: Problem, known: Bounds) -> Bounds:
@@ -21,20 +49,26 @@ def looser_bounds(problem: Problem, own: Bounds, loose: Problem, known: Bounds) 
     looser one has are passed over where no plan gains by them. `own` bounds hold for all plans,
     where the problem refuses no gang that might come.
     """
-    mine, others = goals(problem), goals(loose)
-    before, there = worth_at_home(problem, mine), worth_at_home(loose, others)
-    waiting = {g.index for g in problem.pending}
+    others = goals(loose)
     found: list[int] = []
-    for goal, home, bound in zip(others, there, known, strict=True):
-        i = len(found)
-        if i < len(mine) and _is_like(goal, mine[i], waiting):
-            found.append(bound - home + before[i])
+    for k, i, beyond in paired(problem, loose):
+        goal = others[k]
+        if i >= 0:
+            found.append(known[k] - beyond)
             if not problem.mends and _is_better(own[i], found[i], goal):
                 found[i] = own[i]
                 break
-        elif bound != home or (home and goal.priority != MUST_RUN):
+        elif known[k] != beyond or (beyond and goal.priority != MUST_RUN):
             break
     return tuple(found)
+
+
+def looser_floors(problem: Problem, floors: Floors, loose: Problem) -> Floors:
+    """The floors of a problem as those of a looser one."""
+    return tuple(
+        None if i < 0 or (floor := floors[i]) is None else floor + beyond
+        for _, i, beyond in paired(problem, loose)
+    )
 
 
 def _is_like(goal: Goal, mine: Goal, waiting: AbstractSet[GangIdx]) -> bool:

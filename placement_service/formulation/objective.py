@@ -83,13 +83,17 @@ class Worth:
                 return value < bound if goal.tier.minimize else value > bound
         return False
 
-    def spending(self, tier: TierName, share: float, best: Sequence[int]) -> Floors:
-        """The floors when later tiers may also give up this share of the best of one tier."""
+    def spending(
+        self, tier: TierName, share: float, best: Sequence[int], home: Sequence[int]
+    ) -> Floors:
+        """The floors when later tiers may also give up this share of the best of one tier, as it
+        is reported: beyond `home`, what each goal is when nothing moves.
+        """
         return tuple(
             floor
             if goal.tier is not tier
-            else value + goal.reported * spent(value, share) * (1 if tier.minimize else -1)
-            for goal, value, floor in zip(self.goals, best, self.floors, strict=True)
+            else value + goal.reported * spent(value - before, share) * (1 if tier.minimize else -1)
+            for goal, value, before, floor in zip(self.goals, best, home, self.floors, strict=True)
         )
 
 

@@ -123,8 +123,12 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
         state.tell()
     if tolerances or problem.loosened is not problem.relaxation:
         _prove(state, problem.loosened, start, tells=not tolerances)
+    relaxation = problem.relaxation
     if not tolerances:
-        _prove(state, problem.relaxation, start)
+        _prove(state, relaxation, start)
+    elif relaxation is not None and relaxation.node_count > state.parameters.relaxation_nodes:
+        # It would be asked again for each tier.
+        relaxation = None
     others: list[Plan] = []
     if tolerances:
         # Its floors are of no use to the search for the best, so it has a state of its own.
@@ -146,6 +150,7 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
         state.to_spend = frozenset(later for later, _ in tolerances[i:])
         for k in (k for k, g in enumerate(state.goals) if g.tier is tier and g.reported):
             state.known_goals = k + 1
+            _prove(state, relaxation, start)
             _improve(state)
             # What is spent of one priority is not for lower ones: each has its best before that.
             if not state.reaches(k):
@@ -156,6 +161,8 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
             state.accept(plan)
     state.known_goals, state.spends, state.to_spend = len(state.goals), 0.0, frozenset()
     state.deadline = deadline
+    if any(floor is not None for floor in state.worth.floors):
+        _prove(state, relaxation, start)
     _improve(state)
     measure_fewest(state)
     return state.solution(final=True)
@@ -173,9 +180,11 @@ def _prove(
     if relaxation.apart:
         start = to_solution(relaxation, home_plan(relaxation))
     loose = State(relaxation, start, late, lambda solution: None, state.parameters)
+    loose.follow_floors(state)
     loosest = without_reservations(relaxation)
     if loosest is not relaxation:
         first = State(loosest, start, late, lambda solution: None, state.parameters)
+        first.follow_floors(state)
         count(first)
         loose.learn_all(first.bounds)
     # What is reserved hardly matters to who waited longest, and takes long to count on many nodes.

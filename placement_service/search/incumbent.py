@@ -18,7 +18,7 @@ from placement_service.entities.solution import Assignment, Limit, Solution, Tie
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.eviction_winners import rights_hold
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.looser_bounds import looser_bounds
+from placement_service.formulation.looser_bounds import looser_bounds, looser_floors, paired
 from placement_service.formulation.objective import (
     Bounds,
     Floors,
@@ -142,7 +142,7 @@ class State:
     def _is_near(self, at: int) -> bool:
         """Whether a goal of which some may be spent lacks hardly anything."""
         value = self.worth.enough[at]
-        most = self.parameters.near_enough * self.spends * abs(value)
+        most = self.parameters.near_enough * self.spends * abs(value - self._home[at])
         return at == self.known_goals - 1 and abs(self.bounds[at] - value) <= most
 
     @property
@@ -211,6 +211,19 @@ class State:
         self.bounds = tuple(bounds)
         self.tell()
 
+    def follow_floors(self, strict: State) -> None:
+        """Look at the same goals as the search for another problem, of which this is a looser one,
+        with the same floors.
+        """
+        floors, known = strict.worth.floors, strict.known_goals
+        if self.problem.apart:
+            floors = looser_floors(strict.problem, floors, self.problem)
+            known = 1 + max(
+                pair.loose for pair in paired(strict.problem, self.problem) if pair.mine < known
+            )
+        self.worth = replace(self.worth, floors=floors)
+        self.bounds, self.known_goals = self._after(), known
+
     def trust_looser(self, loose: State) -> None:
         """Take bounds that were proven of a looser problem with other gangs."""
         found = looser_bounds(self.problem, self.bounds, loose.problem, loose.bounds)
@@ -224,7 +237,8 @@ class State:
         Bounds of goals before the tier stay. All that was proven of later ones took the
         best of the tier for granted.
         """
-        floors = self.worth.spending(tier, share, self.bounds if bounded else self.worth.values)
+        best = self.bounds if bounded else self.worth.values
+        floors = self.worth.spending(tier, share, best, self._home)
         known = len(self.goals) if bounded else self.first_open + 1
         valid = self._after(*self.bounds[:known])
         fresh = [i for i, floor in enumerate(floors) if floor != self.worth.floors[i]]

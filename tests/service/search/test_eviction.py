@@ -337,6 +337,17 @@ def test_what_may_be_spent_of_one_priority_is_not_for_gangs_of_lower_ones() -> N
     assert result.solution.proven
 
 
+def test_what_runs_is_no_part_of_what_may_be_spent() -> None:
+    """Six GPUs are gained, of which half may be given up, and not half of all that run."""
+    spending = (Tolerance("admitted", 0.5), Tolerance("waiting", 1.0))
+    elastic = replace(gang("elastic", pods=3, gpus=2, minimum=1), priority=100)
+    question = cluster(running("old", "n0", gpus=8), elastic, gang("small", pods=1, gpus=4))
+    question = replace(question, nodes=(*question.nodes, node("n1", gpus=6)))
+    result = answer(question, replace(PREEMPT, tolerances=spending))
+    assert sorted(b.gang[-7:] for b in result.bindings) == ["elastic", "s/small"]
+    assert result.solution.proven
+
+
 def in_reservation(gang: PodGang) -> PodGang:
     """All its pods use the reservation `r`."""
     sets = tuple(
