@@ -46,7 +46,7 @@ from placement_service.formulation.device_patterns import (
 )
 from placement_service.formulation.device_question import DeviceQuestion, device_question, sets
 from placement_service.formulation.device_trials import anywhere, on_own_nodes, tried
-from placement_service.formulation.device_wants import Want, want_of
+from placement_service.formulation.device_wants import WHOLE, Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights, Sharing
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.sharing_columns import for_sharing
@@ -80,7 +80,7 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
     apart = question.apart
     insists = any(map(question.partitions_count, apart))
     if blocks.exact and not (apart and (insists or in_parts)):
-        return with_columns(opened, question, _counted(blocks))
+        return _by_count(opened, request, question, blocks)
     held = {r.node for r in snapshot.reservations if r.devices}
     if blocks.exact and held.isdisjoint(apart):
         _limit(
@@ -99,9 +99,37 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
         return with_columns(opened, question, _counted(blocks), _relaxed(question))
 
 
-def _counted(blocks: Blocks) -> DeviceColumns:
+def _by_count(
+    opened: Prepared, request: Snapshot, question: DeviceQuestion, blocks: Blocks
+) -> Prepared:
+    """Columns where it does not matter which devices running pods have."""
+    everything = _counted(blocks)
+    sharings = []
+    if not question.moves and any(_lacks_devices(request, n, question) for n in question.homes):
+        sharings = _sharings(opened, request, question)
+    if not sharings:
+        return with_columns(opened, question, everything)
+    offered = [(sharing, _counted(blocks, of.nodes)) for sharing, of in sharings]
+    strict = _shared(request, question, everything, offered)
+    # Looser rights are not those of the sharings.
+    return with_columns(opened, question, strict, everything if opened.relaxed else None)
+
+
+def _lacks_devices(request: Snapshot, name: str, question: DeviceQuestion) -> bool:
+    """Whether fewer devices of a node are wholly free than the number of its GPUs says, so that
+    this number does not tell whose room there is.
+    """
+    node = request.columns[request.columns.row_of[name]]
+    free = sum(min(left_of(device)) >= WHOLE for device in node.devices)
+    return free < sum(max(0, node.free(r)) for r in question.policy.gpu_resources)
+
+
+def _counted(blocks: Blocks, nodes: Mapping[str, Node] | None = None) -> DeviceColumns:
+    """Counts; on some nodes they are of these."""
+    known = nodes or {}
     return DeviceColumns(
-        lambda node, busy: blocks.offers(node, busy), lambda key, want: blocks.takes(want)
+        lambda node, busy: blocks.offers(known.get(node.name, node), busy),
+        lambda key, want: blocks.takes(want),
     )
 
 

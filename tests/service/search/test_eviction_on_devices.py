@@ -389,3 +389,15 @@ def test_pods_of_whole_gpus_stay_beside_shares_that_do_not_divide_one() -> None:
 def test_no_bound_is_false_where_pods_are_alike_wherever_they_run() -> None:
     """A random question with network devices and whole GPUs that may move."""
     assert not ask(223, draw(6001, 223)).fault
+
+
+def test_gpus_that_a_victim_leaves_are_not_for_all_where_others_are_not_healthy() -> None:
+    """Two more GPUs are free by their number, but neither is healthy."""
+    listed = board(2, 3, gpus=4)
+    sick = [replace(d, healthy=d.index > 1) for d in listed.devices]
+    old = has("old", "h0", 2, 3)
+    modest = replace(urgent(2), never_preempts=True)
+    also = replace(gang("also", pods=1, gpus=4), priority=50)
+    question = Snapshot((replace(listed, devices=tuple(sick)),), (old, modest, also))
+    assert no_answer_is_false(optimum(question, PREEMPT), question, PREEMPT)
+    assert not answer(question, PREEMPT).evictions
