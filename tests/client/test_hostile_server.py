@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -132,6 +133,35 @@ def test_pages_that_never_end_are_given_up(tmp_path: Path, monkeypatch: pytest.M
     ):
         list(connected.pages(NODES))
     assert told == 20
+
+
+def test_pages_of_large_objects_are_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a tenant with a megabyte of annotations on each pod."""
+    monkeypatch.setattr(cluster, "_PAGE_BYTES", 100_000)
+    asked: list[int] = []
+
+    def page(handler: BaseHTTPRequestHandler) -> None:
+        query = parse_qs(urlsplit(handler.path).query)
+        asked.append(limit := int(query["limit"][0]))
+        begin = int(query.get("continue", ["0"])[0])
+        end = min(begin + limit, 300)
+        items = [
+            {"metadata": {"name": f"n{i}", "annotations": {"a": "x" * 1000}}}
+            for i in range(begin, end)
+        ]
+        metadata = {"resourceVersion": "7", "continue": str(end) if end < 300 else ""}
+        handler.wfile.write(json.dumps({"metadata": metadata, "items": items}).encode())
+
+    with (
+        serving(tmp_path, page) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+    ):
+        pages = list(connected.pages(NODES))
+    assert asked == [500, 125, 31, *([31] * 9)]
+    names = [one["metadata"]["name"] for page in pages for one in page.items]
+    assert names == [f"n{i}" for i in range(300)]
 
 
 @pytest.mark.parametrize("score", ["1e999", "-1e999", "NaN", "9" * 400, "true", "[]"])

@@ -29,8 +29,11 @@ Body = dict[str, Any]
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
-#: Objects in one page of a list: small enough that neither side holds much at once.
+#: Objects in one page of a list: small enough that neither side holds much at once. Where they are
+#: so many bytes, pages are a quarter as long, down to the least.
 _PAGE: Final = 500
+_LEAST_PAGE: Final = 25
+_PAGE_BYTES: Final = 2**26
 #: Seconds until a connection is made, and until an answer comes.
 _CONNECT: Final = 5.0
 _READ: Final = 30.0
@@ -69,6 +72,10 @@ class ApiError(Exception):
         """
         is_another = self.status == 422 and "metadata.uid" in self.message
         return self.status in (404, 409) or is_another
+
+
+class _TooLarge(ApiError):
+    """The answer is larger than the caller takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +146,13 @@ class Cluster:
         body: Any = None,
         content_type: str = "application/json",
         timeout: float = _READ,
+        most_bytes: int | None = None,
     ) -> Body:
-        """The answer to one request. Raises `ApiError`."""
+        """The answer to one request. Raises `ApiError`, also when it is larger than that."""
         end = time.monotonic() + timeout
         response = self._send(method, path, query, body, content_type, timeout)
         try:
-            answer = _parsed(_whole(response, end))
+            answer = _parsed(_whole(response, end, most_bytes or _MOST_BYTES))
         except BaseException:
             # The rest of it would be taken for the next answer.
             response.close()
@@ -157,14 +165,22 @@ class Cluster:
 
         Raises `ApiError`; 410 when the pages took too long, and all have to be read anew.
         """
-        query = {"limit": str(_PAGE)}
+        limit, query = _PAGE, dict[str, str]()
         if fields:
             query["fieldSelector"] = fields
         # Elements of a typed list do not name their kind.
         told = {"kind": resource.kind, "apiVersion": resource.api_version}
         end = time.monotonic() + _LIST
         for _ in range(_MOST_PAGES):
-            answer = self.request("GET", resource.path, query=query)
+            query["limit"] = str(limit)
+            most = _PAGE_BYTES if limit > _LEAST_PAGE else None
+            try:
+                answer = self.request("GET", resource.path, query=query, most_bytes=most)
+            except _TooLarge:
+                if limit <= _LEAST_PAGE:
+                    raise
+                limit = max(limit // 4, _LEAST_PAGE)
+                continue
             metadata, items = answer.get("metadata") or {}, answer.get("items") or []
             if not (
                 isinstance(metadata, dict)
@@ -346,7 +362,7 @@ class WatchStream(Iterator[Body]):
                 raise ValueError(f"an event is larger than {_MOST_EVENT_BYTES} bytes")
 
 
-def _whole(response: Any, end: float) -> bytes:
+def _whole(response: Any, end: float, most: int) -> bytes:
     """The whole answer, if it arrives by `end` and is not too large. Raises `ApiError`."""
     parts: list[bytes] = []
     size = 0
@@ -355,8 +371,8 @@ def _whole(response: Any, end: float) -> bytes:
         while chunk := response.read1(2**16, decode_content=True):
             parts.append(chunk)
             size += len(chunk)
-            if size > _MOST_BYTES:
-                raise ApiError(0, f"the answer is larger than {_MOST_BYTES} bytes")
+            if size > most:
+                raise _TooLarge(0, f"the answer is larger than {most} bytes")
             if time.monotonic() > end:
                 raise ApiError(0, "the answer takes too long")
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -377,7 +393,7 @@ def _parsed(data: bytes) -> Body:
 def _refusal(response: Any) -> ApiError:
     message, reason = response.reason or "", ""
     try:
-        body = _parsed(_whole(response, time.monotonic() + _CONNECT))
+        body = _parsed(_whole(response, time.monotonic() + _CONNECT, _MOST_BYTES))
         message, reason = str(body.get("message", message)), str(body.get("reason", ""))
     except (ApiError, urllib3.exceptions.HTTPError, OSError):
         # A proxy in front of the server wrote something else; the status still tells.
