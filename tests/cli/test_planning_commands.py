@@ -362,3 +362,14 @@ def test_gangs_that_run_together_answer_to_their_own_names(
     assert told("capacity", "--gang", f"ml/{name}")["copies"] == {"value": 0, "bound": 0}
     both = ["--without", f"ml/{name}", "--without", "ml/second"]
     assert told("plan", *both)["podGangs"] == []
+
+
+def test_what_is_wrong_with_either_answer_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one := tmp_path / "one.json").write_text("[]")
+    other = tmp_path / "other.json"
+    assert main(["diff", str(one), str(other)]) == 2
+    told = capsys.readouterr().err
+    assert f"{one}: is not an answer" in told
+    assert f"{other}: cannot be read" in told

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from placement.cli.failures import wrong_input
+from placement.cli.failures import Failure, wrong_input
 from placement.kubernetes.bounded_files import read_file, read_stream
 
 
@@ -29,3 +29,16 @@ def read_answer(path: str) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise wrong_input(f"{path}: is not an answer of `placementctl plan -o json`")
     return answer
+
+
+def read_answers(*paths: str) -> list[dict[str, Any]]:
+    """The answers in several files. Raises `Failure` with what is wrong with each."""
+    answers, problems = list[dict[str, Any]](), list[str]()
+    for path in paths:
+        try:
+            answers.append(read_answer(path))
+        except Failure as failure:
+            problems += failure.problems
+    if problems:
+        raise wrong_input(*problems)
+    return answers

@@ -27,11 +27,11 @@ _MOST_MOVED = 20
 @options.output("table", "wide", "name", "json", "yaml", "html")
 def command(before: str, after: str, output: str) -> None:
     """Show how answer AFTER differs from answer BEFORE: gangs won, lost and moved."""
-    from placement.cli.answers import read_answer
+    from placement.cli.answers import read_answers
     from placement.cli.differences import as_data, as_names, as_text
     from placement.planning.diff import difference
 
-    first, second = read_answer(before), read_answer(after)
+    first, second = read_answers(before, after)
     try:
         found = difference(first, second)
     except ValueError as error:
