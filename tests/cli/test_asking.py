@@ -16,6 +16,7 @@ from placement.cli.embedded import Embedded, StartError
 from placement.cli.options import Service
 from placement.streams import SteeredStream
 from placement.testing import scripted_server
+from tests.waiting import LONG
 
 SERVICE = Service(None, None, None, None, 60.0, None)
 
@@ -81,6 +82,28 @@ def test_a_second_interrupt_leaves() -> None:
     search.on_finish = lambda: None if search.told.is_set() else interrupt_after(0.1)
     with pytest.raises(KeyboardInterrupt):
         asked(search)
+
+
+def test_an_interrupt_while_the_call_is_made_counts() -> None:
+    """On a busy machine that takes a while."""
+
+    def search(_: v1.ComputePlacementRequest) -> Iterator[v1.Placement]:
+        assert server.finish.wait(LONG)
+        yield v1.Placement(revision="best")
+
+    with scripted_server(search) as server:
+        asker = Asker(SERVICE, lambda: server.address)
+        steer = asker._connected().steer
+
+        def interrupted(request: v1.ComputePlacementRequest, *, timeout: float) -> Any:
+            stream = steer(request, timeout=timeout)
+            signal.raise_signal(signal.SIGINT)
+            return stream
+
+        found = asker._steered(interrupted, v1.ComputePlacementRequest(), gangs=1)
+        asker.close()
+    assert found.interrupted
+    assert found.answer.revision == "best"
 
 
 class Steered(SteeredStream[v1.ExplainGangResponse]):

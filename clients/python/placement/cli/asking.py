@@ -142,11 +142,21 @@ class Asker:
         from placement.cli.progress import ProgressLine
 
         timeout = self._service.time_limit + PATIENCE
+        asked: list[SteeredStream[_Any]] = []
+
+        def finish() -> None:
+            for events in asked:
+                events.finish()
+
         with (
             ProgressLine(progress_console(), gangs=gangs) as progress,
+            interrupts(finish) as interrupted,
             steer(request, timeout=timeout) as events,
-            interrupts(events.finish) as interrupted,
         ):
+            asked.append(events)
+            if interrupted.is_set():
+                # While the call was made. To tell it twice does no harm.
+                finish()
             news = _Interruptible(events)
             while (event := news.next()) is not None:
                 if not isinstance(event, Progress):
