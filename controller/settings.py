@@ -11,18 +11,19 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, FilePath, ValidationError, model_validator
+from pydantic import Field, FilePath, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    YamlConfigSettingsSource,
 )
 
 from controller.advice.composition import AdapterName
 from controller.policy import TIERS, EvictionSetting, ExtrasSetting
+from placement.kubernetes.yaml_text import Repeated, documents
 
 _PREFIX: Final = "PLACEMENT_CONTROLLER_"
 #: What Kubernetes puts into the environment for a Service named placement-controller.
@@ -184,6 +185,14 @@ class Settings(BaseSettings):
         """Whether anything is written to the cluster."""
         return self.mode != "dry-run"
 
+    @field_validator("service")
+    @classmethod
+    def _service_is_an_address(cls, service: str) -> str:
+        # A name alone would be asked at the port of HTTPS.
+        if service and not service.partition(":")[2]:
+            raise ValueError(f"{service!r} is not an address HOST:PORT or unix:/PATH")
+        return service
+
     @model_validator(mode="after")
     def _advice_is_for_somebody(self) -> Settings:
         if (self.mode == "advise") != bool(self.advise):
@@ -238,12 +247,11 @@ class Settings(BaseSettings):
         Raises ValueError, of which pydantic's ValidationError is one, and OSError or
         yaml.YAMLError for the file.
         """
-        if unknown := _unknown_variables():
-            raise ValueError("\n".join(f"{name}: there is no such setting" for name in unknown))
-        if file is None:
-            return cls()
-        # pydantic-settings takes a file that is not there for an empty one.
-        file.open("rb").close()
+        problems = [f"{name}: there is no such setting" for name in _unknown_variables()]
+        content: dict[str, Any] = {}
+        if file is not None:
+            content, repeated = _read(file)
+            problems += [f"{one.key}: is there twice, again in line {one.line}" for one in repeated]
 
         class FromFile(Settings):
             @classmethod
@@ -255,6 +263,29 @@ class Settings(BaseSettings):
                 dotenv_settings: PydanticBaseSettingsSource,
                 file_secret_settings: PydanticBaseSettingsSource,
             ) -> tuple[PydanticBaseSettingsSource, ...]:
-                return (env_settings, YamlConfigSettingsSource(settings_cls, yaml_file=file))
+                return (env_settings, InitSettingsSource(settings_cls, content))
 
-        return FromFile()
+        try:
+            settings = FromFile()
+        except ValidationError as error:
+            if not problems:
+                raise
+            raise ValueError("\n".join([*problems, faults(error)])) from error
+        if problems:
+            raise ValueError("\n".join(problems))
+        return settings
+
+
+def _read(file: Path) -> tuple[dict[str, Any], list[Repeated]]:
+    """The keys of a file, and those that are there twice. Raises as `Settings.load` does."""
+    repeated: list[Repeated] = []
+    try:
+        found = list(documents(file.read_text("utf-8-sig"), repeated))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: is not text in UTF-8") from error
+    except RecursionError as error:
+        raise ValueError(f"{file}: is nested too deeply") from error
+    content = found[0] if found and found[0] is not None else {}
+    if len(found) > 1 or not isinstance(content, dict):
+        raise ValueError(f"{file}: must be one mapping of settings")
+    return {str(key): value for key, value in content.items()}, repeated

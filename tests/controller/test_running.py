@@ -91,9 +91,48 @@ def test_the_environment_wins_over_the_file(
         Settings.load(file)
 
 
+def test_everything_that_is_wrong_with_the_settings_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("time_limit: 7\nservice: placement\ntime_limit: -1\n")
+    monkeypatch.setenv("PLACEMENT_CONTROLLER_DRY_RUN", "true")
+    monkeypatch.setenv("PLACEMENT_CONTROLLER_HTTP_PORT", "x")
+    with pytest.raises(ValueError, match=r".") as wrong:
+        Settings.load(file)
+    assert [line.partition(":")[0] for line in str(wrong.value).splitlines()] == [
+        "PLACEMENT_CONTROLLER_DRY_RUN",
+        "time_limit",
+        "service",
+        "time_limit",
+        "http_port",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"- a\n", "must be one mapping of settings"),
+        (b"a: 1\n---\nb: 1\n", "must be one mapping of settings"),
+        (b"\xb6\xff", "is not text in UTF-8"),
+        (b"[" * 100_000, "is nested too deeply"),
+    ],
+)
+def test_a_file_that_holds_no_settings_is_told(tmp_path: Path, content: bytes, why: str) -> None:
+    (file := tmp_path / "settings.yaml").write_bytes(content)
+    with pytest.raises(ValueError, match=why):
+        Settings.load(file)
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    (file := tmp_path / "settings.yaml").write_text("# nothing\n")
+    assert Settings.load(file).time_limit == Settings.load(None).time_limit
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        pytest.param({"service": "placement"}, id="a service without a port"),
         pytest.param({"service_certificate": "c.pem"}, id="a certificate without key"),
         pytest.param({"service_ca": "ca.pem"}, id="an authority without a service"),
         pytest.param({"renew_deadline": 20.0}, id="a leader that outlives its lease"),
