@@ -78,7 +78,7 @@ def test_without_any_the_error_says_what_was_looked_for(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("content", [b"# Title\na: b: c\n", b"[]", b"word", b"\x9b"])
+@pytest.mark.parametrize("content", [b"# Title\na: b: c\n", b"[]", b"word", b"\x9b", b"- " * 5000])
 def test_what_is_no_kubeconfig_is_told(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "config"
     file.write_bytes(content)

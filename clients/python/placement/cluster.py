@@ -306,7 +306,14 @@ def _configure(
             )
     except (kubernetes.config.ConfigException, OSError) as error:
         raise ApiError(0, f"no cluster is configured: {error}") from error
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+    ) as error:
         # What the client says of a file that holds something else names its own code.
         raise ApiError(
             0, f"no cluster is configured: {os.pathsep.join(files)} is no kubeconfig"

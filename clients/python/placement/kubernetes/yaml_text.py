@@ -1,14 +1,24 @@
 """YAML as Kubernetes reads it, with a limit on aliases. Aliases (`*name`) and merge keys (`<<`) let
 a few bytes stand for gigabytes. So the size of a document is counted on its parsed form, where
-every part occurs once, before any of it is built.
+every part occurs once, before any of it is built. And it is refused where it nests so deeply that
+the parser, which is in C and calls itself, would end the program.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import yaml
+
+#: Nothing of Kubernetes nests so deeply; the parser crashes at some twenty thousand levels.
+_DEEPEST: Final = 500
+#: Without so many signs before the first word of a line, or lists and mappings that are opened in
+#: brackets, it cannot: the parser itself would have to be asked, which takes as long again.
+_DEEP_BLOCKS: Final = re.compile(rf"^[ \-?:]{{{_DEEPEST // 2},}}", re.MULTILINE)
+_BRACKETS: Final = re.compile(r"[\[{](?!\s*[\]}])")
 
 #: A document may unfold to no more values, and no more characters, than this.
 _MOST_VALUES: Final = 2_000_000
@@ -102,9 +112,12 @@ def documents(text: str, repeated: list[Repeated] | None = None) -> Iterator[Any
     """The values of all documents of a text. Of a key that is repeated the last value counts, and
     it is added to `repeated`.
 
-    Raises `yaml.YAMLError` for what is no YAML, `UnfoldsTooFarError`, and `ValueError` for
-    values that make no sense, such as keys that are mappings.
+    Raises `yaml.YAMLError` for what is no YAML, `UnfoldsTooFarError`, `RecursionError` where it
+    nests too deeply, and `ValueError` for values that make no sense, such as keys that are
+    mappings.
     """
+    if _nests_too_deeply(text):
+        raise RecursionError("nested too deeply")
     aliases = "&" in text and "*" in text
     loader = _KubernetesLoader(text, repeated)
     try:
@@ -115,6 +128,19 @@ def documents(text: str, repeated: list[Repeated] | None = None) -> Iterator[Any
             yield loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _nests_too_deeply(text: str) -> bool:
+    brackets = sum(1 for _ in islice(_BRACKETS.finditer(text), _DEEPEST))
+    if brackets < _DEEPEST and not _DEEP_BLOCKS.search(text):
+        return False
+    depth = 0
+    for event in yaml.parse(text, Loader=_BASE):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            return True
+    return False
 
 
 def _unfolds_too_far(root: yaml.Node) -> bool:
