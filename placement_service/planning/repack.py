@@ -38,7 +38,6 @@ from placement_service.formulation.planning_questions import (
 from placement_service.formulation.running_rules import with_all_terms
 from placement_service.planning import changes
 from placement_service.planning.eviction import is_protected
-from placement_service.planning.levels import inside
 from placement_service.planning.moves import Mover, adopted, is_refuted, running
 from placement_service.planning.remedy_case import Solver
 from placement_service.planning.trial_snapshot import for_fitting
@@ -68,14 +67,10 @@ def repack(
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """A running gang, its GPU pods by domain and group, and the domains of its other pods.
-
-    `elastic`: extras of it may move, be it only inside the domain that it requires.
-    """
+    """A running gang, its GPU pods by domain and group, and the domains of its other pods."""
 
     name: str
     arrays: MovableGang
-    elastic: bool
     gpu_pods: dict[int, dict[int, list[str]]]
     without_gpus: frozenset[int]
     pods: tuple[str, ...]
@@ -116,8 +111,6 @@ class _Search:
         self._names = sorted({value for value in values if value is not None})
         number = {name: i for i, name in enumerate(self._names)}
         self._domain = np.array([-1 if v is None else number[v] for v in values], dtype=np.int64)
-        pinning = {scope.required_level for gang in snapshot.gangs for scope in gang.packing_scopes}
-        self._finer = {key for key in pinning if key and inside(snapshot, key, level)}
         self._gangs = [self._gang(gang) for gang in snapshot.gangs]
         #: What any plan costs at least, as far as the refused sets show.
         self._bound = NEVER
@@ -196,7 +189,7 @@ class _Search:
         for gang in self._gangs:
             arrays = gang.arrays
             leaving = len(gang.leaving(chosen, whole=False) or ())
-            if gang.elastic:
+            if arrays.moves_extras and any(arrays.spare):
                 return 1
             if arrays.moves_whole and leaving < arrays.pods:
                 least = min(least, arrays.pods - leaving)
@@ -211,7 +204,7 @@ class _Search:
         waiting: set[str] = set()
         absent: dict[str, tuple[str, ...]] = {}
         for gang in self._gangs:
-            if not (gang.arrays.moves_whole or gang.elastic):
+            if not (gang.arrays.moves_whole or gang.arrays.moves_extras):
                 continue
             leaving = gang.leaving(chosen, whole=False) or ()
             whole = len(leaving) == len(gang.pods)
@@ -274,10 +267,6 @@ class _Search:
                         gpu_pods.setdefault(domain, {}).setdefault(number, []).append(pod.name)
         known = not any(group.fixed_pods for group in gang.groups)
         movable = known and not gang.not_preemptible
-        # Of such a gang all pods are extras, which no run time protects.
-        no_minimum = not any(group.min_replicas for group in gang.groups)
-        # An extra stays where its gang requires a domain that lies inside a freed one.
-        pinned = any(scope.required_level in self._finer for scope in gang.packing_scopes)
         arrays = MovableGang(
             len(pods),
             tuple(
@@ -286,11 +275,10 @@ class _Search:
                 for group, names in groups.items()
             ),
             tuple(_spare(gang, group.name) for group in gang.groups),
-            moves_whole=movable and (no_minimum or not is_protected(gang, self._snapshot)),
-            moves_extras=movable and not pinned,
+            moves_whole=movable and not is_protected(gang, self._snapshot),
+            moves_extras=movable,
         )
-        elastic = movable and any(arrays.spare)
-        return _Gang(gang.name, arrays, elastic, gpu_pods, frozenset(without_gpus), tuple(pods))
+        return _Gang(gang.name, arrays, gpu_pods, frozenset(without_gpus), tuple(pods))
 
     def _spared(self, able: Sequence[int]) -> Iterator[Spared]:
         """For each kind of GPU: what domains have, and what all nodes spare beside what runs."""

@@ -167,3 +167,9 @@ def test_what_fits_does_not_depend_on_what_a_policy_prefers(client: PlacementCli
     found = missing(client, question, HOST, "n1")
     assert (found.amount.value, found.amount.bound) == (0, 0)
     assert all(one.placed for one in found.placement.gangs)
+
+
+def test_a_gang_whose_base_waits_has_no_copies(client: PlacementClient) -> None:
+    base, scaled = gang("base", 3), gang("scaled", 1)
+    scaled.base_gang = base.name
+    assert copies(client, request([node("n1"), node("n2")], [base, scaled]), "scaled") == 0

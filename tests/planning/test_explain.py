@@ -330,3 +330,12 @@ def test_who_is_in_another_compute_domain_goes(client: PlacementClient) -> None:
     asked.snapshot.nodes[0].compute_domain_pods = 1
     found = explained(client, asked, "urgent").remedies
     assert [list(r.evict.pods) for r in found if r.HasField("evict")] == [list(pods("old", 0))]
+
+
+@pytest.mark.parametrize("never", [False, True])
+def test_a_gang_that_never_preempts_is_offered_no_evictions(
+    client: PlacementClient, never: bool
+) -> None:
+    asked = request([node("n1")], [gang("low", 0, on=["n1"]), gang("urgent", 1, priority=10)])
+    asked.gangs[1].never_preempts = never
+    assert ("evict" in remedies(client, asked, "urgent")) != never

@@ -234,3 +234,33 @@ def test_extras_may_move_inside_the_domain_that_they_require(client: PlacementCl
         gang("b", 0, gpus=2, on=["partly"] * 2, minimum=1, required=RACK),
     ]
     assert freed(nodes, gangs, client).pods.bound == 2
+
+
+def test_extras_move_alone_where_another_group_requires_a_domain(client: PlacementClient) -> None:
+    one = gang("a", 0, gpus=2, on=["n-r2"] * 2)
+    loose = one.groups.add(name="loose", min_replicas=1)
+    loose.pod_sets.add(template=one.groups[0].pod_sets[0].template).bound_pods.extend(
+        v1.BoundPod(name=f"namespaces/ml/pods/loose-{at}", node=f"nodes/n-{at}")
+        for at in ("r1", "r2")
+    )
+    one.packing_scopes.add(name="near", groups=["w"], required_level=RACK)
+    assert pods(freed(racks("r1", "r2"), [one], client)) == (1, 1)
+
+
+@pytest.mark.parametrize(("allowed", "want"), [(1, "r1"), (0, "r2")])
+def test_budgets_protect_from_moves(client: PlacementClient, allowed: int, want: str) -> None:
+    """Rack r1 has one pod that the budget covers, rack r2 two that it does not."""
+    gangs = [
+        gang("kept", 0, gpus=2, on=["n-r1"]),
+        gang("two", 0, gpus=2, on=["n-r2"] * 2),
+    ]
+    gangs[0].groups[0].pod_sets[0].template.labels["app"] = "kept"
+    asked = v1.ComputeRepackingRequest(
+        question=request(racks("r1", "r2"), gangs), level=RACK, count=1
+    )
+    asked.time_limit.seconds = 30
+    budget = asked.question.snapshot.disruption_budgets.add(
+        name="namespaces/ml/poddisruptionbudgets/b", allowed=allowed
+    )
+    budget.selector.match_labels["app"] = "kept"
+    assert list(client.repack(asked).freed) == [want]

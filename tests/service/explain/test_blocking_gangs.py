@@ -93,3 +93,21 @@ def test_what_holds_alone_comes_first_and_what_the_plan_adds_second() -> None:
             State.AFTER_PLAN,
         ),
     ]
+
+
+def test_gangs_of_higher_priority_are_named_only_where_they_must_wait() -> None:
+    """Two nodes are needed, and two of three gangs are as unimportant as the one that waits."""
+    scenario = (
+        Scenario("x1=8 x2=8 x3=8")
+        .gang("high", pods=1, gpus=8, priority=5)
+        .gang("low", pods=1, gpus=8)
+        .gang("lower", pods=1, gpus=8)
+        .gang("a", pods=2, gpus=8)
+    )
+    snapshot = scenario.snapshot()
+    placed = as_solution(snapshot, scenario.bind(high_w_0="x1", low_w_0="x2", lower_w_0="x3"))
+    reasons = reasons_of(snapshot, placed)["namespaces/ml/podgangs/a"]
+    assert reasons[1].message == (
+        "the gang fits if gangs low (priority 0) and lower (priority 0) wait; "
+        "its own priority is 0."
+    )
