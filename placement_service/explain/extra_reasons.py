@@ -105,7 +105,8 @@ class Extras:
             text += " by counting; it is proven that no plan as good has more extras"
         elif found >= total:
             code = ReasonCode.NOT_SEARCHED
-            text += "; the search ended before they were placed"
+            them = "it was" if total == 1 else "they were"
+            text += f"; the search ended before {them} placed"
         return (
             Reason(
                 code,
@@ -159,7 +160,7 @@ class Extras:
         code = ReasonCode.INSUFFICIENT_RESOURCES
         if not kinds.open(kind).any():
             code = ReasonCode.NO_ELIGIBLE_NODE
-            text += ", as no node accepts them"
+            text += f", as no node accepts {'it' if count == 1 else 'them'}"
         elif found < count and fits_bare:
             rules = kinds.rules_of([kind])
             code = words.code_of(rules)

@@ -339,3 +339,18 @@ def test_a_gang_that_never_preempts_is_offered_no_evictions(
     asked = request([node("n1")], [gang("low", 0, on=["n1"]), gang("urgent", 1, priority=10)])
     asked.gangs[1].never_preempts = never
     assert ("evict" in remedies(client, asked, "urgent")) != never
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_base_goes_only_with_what_is_based_on_it(client: PlacementClient, fixed: bool) -> None:
+    gangs = [
+        gang("base", 0, on=["n1"]),
+        gang("scaled", 0, gpus=4, on=["n2"], fixed=fixed),
+        gang("urgent", 1, priority=10),
+    ]
+    gangs[1].base_gang = gangs[0].name
+    asked = request([node("n1"), node("n2", used=4)], gangs)
+    found = remedies(client, asked, "urgent")
+    both = (resource_name("base"), resource_name("scaled"))
+    want = None if fixed else (both, (*pods("base", 0), *pods("scaled", 0)))
+    assert found.get("evict") == want

@@ -18,7 +18,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from tests.scenario import Group, Scenario
-from tests.service.explain.asking import POLICY, only, reasons_of, why
+from tests.service.explain.asking import POLICY, as_solution, only, reasons_of, why
 
 Code, State = ReasonCode, ReasonState
 
@@ -381,3 +381,26 @@ def test_a_trial_that_time_ends_says_nothing(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert reason.code is Code.NOT_SEARCHED
     assert reason.message.startswith("no placement was found")
+
+
+def test_pods_on_a_node_without_the_label_are_in_no_domain() -> None:
+    scenario = Scenario("x1=0/8 | r1: x2=8")
+    scenario = scenario.gang("a", Group("w", pods=1, gpus=8, on=("x1",)), pack="rack")
+    reason = only(scenario)
+    assert reason.code is Code.REQUIRED_DOMAIN_BROKEN
+    assert reason.message == (
+        "running pods of group w are in x1 without the label, where one rack is required "
+        "(level rack)."
+    )
+
+
+def test_extras_that_the_search_did_not_come_to_are_told_so() -> None:
+    scenario = Scenario("x1=8 x2=8").gang("a", pods=2, gpus=8, min=1)
+    snapshot = scenario.snapshot()
+    found = reasons_of(snapshot, as_solution(snapshot, scenario.bind(a_w_0="x1")))
+    [reason] = found["namespaces/ml/podgangs/a"]
+    assert reason.code is Code.NOT_SEARCHED
+    assert reason.message == (
+        "1 extra pod waits: the cluster has room for 1 of 1 more pod of 8 nvidia.com/gpu; "
+        "the search ended before it was placed."
+    )

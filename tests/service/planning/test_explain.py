@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.entities.planning import AddNodes, Reduce, Remedy, Uncordon
-from placement_service.entities.request import Node, PodGang, Policy, Snapshot
+from placement_service.entities.planning import AddNodes, Reduce, Relax, Remedy, Uncordon
+from placement_service.entities.request import Node, PackingScope, PodGang, Policy, Snapshot
 from placement_service.formulation.plan import Plan
+from placement_service.planning import remedies as remedies_of_kinds
 from placement_service.planning.explain import remedies
 from placement_service.planning.remedy_case import Answer, Case, Fit
 from placement_service.planning.trial_snapshot import Trial
@@ -109,3 +110,26 @@ def test_what_is_known_to_be_enough_is_better_than_less_that_perhaps_is(
         assert kinds[Uncordon] == Uncordon(tuple(f"nodes/n{i}" for i in range(2, 6)), False)
     else:
         assert kinds[Reduce] == Reduce("worker", 5, 1, proven=False)
+
+
+def test_a_step_up_the_levels_that_was_not_settled_leaves_the_next_one_unproven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scope = PackingScope("a", ("worker",), "rack")
+    asked = replace(gang("a", pods=2, gpus=8), packing_scopes=(scope,))
+    there = [node(f"n{i}", rack=f"r{i}", block="b") for i in range(2)]
+    there.append(node("n2", rack="r0", block="c", used=8))
+
+    def settled(
+        self: Case,
+        change: Callable[[Snapshot], Snapshot],
+        plan: Plan | None = None,
+        gone: Collection[str] = (),
+    ) -> Fit:
+        [after] = change(self.snapshot).gangs
+        return Fit.YES if not after.packing_scopes[0].required_level else Fit.UNKNOWN
+
+    monkeypatch.setattr(Case, "settled", settled)
+    monkeypatch.setattr(remedies_of_kinds, "coarser", lambda *_: ["block"])
+    kinds = {type(one): one for one in found(asked, seconds=60.0, on=tuple(there))}
+    assert kinds[Relax] == Relax("", "rack", "", proven=False)
