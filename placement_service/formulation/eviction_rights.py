@@ -202,9 +202,12 @@ class EvictionRights:
         if any(group.pending_count < group.missing for group in gang.groups):
             return False
         for name in self.way(gang.queue):
-            limit = in_millis(self._queues[name].limit).get(GPUS, least)
+            queue = self._queues[name]
+            if least > in_millis(queue.limit).get(GPUS, least):
+                return False
+            # Of what is not listed gangs that are not preemptible take what they want.
             fixed = self._fixed[name] + least if gang.not_preemptible else 0
-            if least > limit or fixed > self._guaranteed(name):
+            if fixed > in_millis(queue.guaranteed).get(GPUS, fixed):
                 return False
         return True
 

@@ -41,6 +41,25 @@ def test_gangs_of_a_queue_reclaim_no_more_together_than_it_is_guaranteed() -> No
     assert len(result.bindings) == len(result.evictions) == 1
 
 
+@pytest.mark.parametrize("below", [{}, {GPUS: 0}])
+def test_of_what_no_guarantee_says_gangs_that_are_not_preemptible_take_it(
+    below: dict[str, int],
+) -> None:
+    """Of the queue that reclaims GPUs are guaranteed, and of the one in it nothing is said, or
+    that none is.
+    """
+    queues = (
+        Queue("queues/a", guaranteed={GPUS: 8}),
+        Queue("queues/own", "queues/a", guaranteed=below),
+        Queue("queues/b"),
+    )
+    old = replace(running("old", "n0", gpus=8), queue="queues/b")
+    mine = replace(urgent(), queue="queues/own", not_preemptible=True, never_preempts=True)
+    result = answer(replace(cluster(old, mine), queues=queues), RECLAIM)
+    assert len(result.bindings) == len(result.evictions) == (not below)
+    assert result.solution.proven
+
+
 @pytest.mark.parametrize(
     ("gpus", "said"),
     [
