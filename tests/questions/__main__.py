@@ -64,7 +64,7 @@ def _save(folder: Path, seed: int, verdict: Verdict) -> None:
     """The question and what was wrong; also said at once."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"seed-{seed}-question-{verdict.number}.pickle"
-    file.write_bytes(pickle.dumps(draw(seed, verdict.number)))
+    file.write_bytes(pickle.dumps(draw(seed, verdict.number, wide=True)))
     print(f"fault in {file}\n{verdict.fault}", file=sys.stderr, flush=True)
 
 

@@ -35,7 +35,7 @@ class Verdict:
 
 def ask_all(seed: int, numbers: Iterable[int]) -> list[Verdict]:
     """What came of the questions with these numbers."""
-    return [ask(number, draw(seed, number)) for number in numbers]
+    return [ask(number, draw(seed, number, wide=True)) for number in numbers]
 
 
 def ask(number: int, drawn: Drawn) -> Verdict:

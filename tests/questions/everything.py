@@ -12,6 +12,7 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import ExtrasPolicy, Policy, Snapshot, Tolerance
 from tests.planned import Taste
 from tests.planned import questions as planned
+from tests.questions.widened import widened
 from tests.strategies import (
     EVERYTHING,
     Size,
@@ -65,8 +66,8 @@ class Drawn(NamedTuple):
     policy: Policy
 
 
-def draw(seed: int, number: int) -> Drawn:
-    """The question of that number; every seed has others.
+def draw(seed: int, number: int, *, wide: bool = False) -> Drawn:
+    """The question of that number; every seed has others. `wide` ones may have more rules.
 
     Each is drawn by itself, unlike those of a property test, which resemble each other.
     """
@@ -80,4 +81,4 @@ def draw(seed: int, number: int) -> Drawn:
     chance = random.Random(f"{seed}/{number}")
     while not found:
         keep.hypothesis.fuzz_one_input(chance.randbytes(_CHOICES))  # type: ignore[attr-defined]
-    return found[0]
+    return Drawn(*widened(chance, *found[0])) if wide else found[0]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from placement_service.entities.devices import PartitionPolicy
 from placement_service.entities.request import (
+    EPHEMERAL_STORAGE,
+    MIG,
     ExtrasPolicy,
     PackingScope,
     PodGang,
@@ -55,6 +57,7 @@ FEATURES: Mapping[str, Test] = {
     "eviction PREEMPT": lambda d: d.policy.eviction.value == "PREEMPT",
     "eviction RECLAIM": lambda d: d.policy.eviction.value == "RECLAIM",
     "eviction REPACK": lambda d: d.policy.eviction.value == "REPACK",
+    "a repeatable answer": lambda d: d.policy.deterministic,
     "extras with their priority": lambda d: d.policy.extras is ExtrasPolicy.WITH_PRIORITY,
     "tolerances": lambda d: d.policy.tolerances,
     "starving gangs": lambda d: (
@@ -95,6 +98,7 @@ FEATURES: Mapping[str, Test] = {
     "queues": lambda d: d.snapshot.queues and any(g.queue for g in d.snapshot.gangs),
     "guaranteed amounts": lambda d: any(queue.guaranteed for queue in d.snapshot.queues),
     "reservations": lambda d: d.snapshot.reservations,
+    "devices of reservations": lambda d: any(r.devices for r in d.snapshot.reservations),
     "required reservations": _of_templates(lambda t: t.required_reservation),
     "disruption budgets": lambda d: d.snapshot.disruption_budgets,
     "minimum run times": _of_gangs(
@@ -109,6 +113,8 @@ FEATURES: Mapping[str, Test] = {
         for node in d.snapshot.nodes
     ),
     "required partitions": _of_templates(lambda t: t.required_partition),
+    "slices of GPUs": _of_templates(lambda t: any(r.startswith(MIG) for r in t.requests)),
+    "storage": _of_templates(lambda t: t.requests.get(EPHEMERAL_STORAGE)),
     "shares of devices": _of_templates(lambda t: t.device_share),
     "network devices": _of_templates(lambda t: t.same_pcie_nics),
     "ComputeDomains": _of_templates(lambda t: t.compute_domain),
