@@ -73,7 +73,7 @@ def first_answer(
     half = deadline if problem.policy.deterministic else now + (deadline - now) / 2
     builder = Builder(problem)
     builder.until = max(deadline, now + LEAST_SECONDS)
-    hardest_first = orders(problem)[2]
+    hardest_first = orders(problem).hardest_first
     home = home_plan(problem)
 
     def enough(plan: Plan) -> bool:
@@ -142,7 +142,7 @@ def _jointly(builder: Builder, order: TurnOrder, *, soon: float, until: float) -
 
 def _filled(builder: Builder, opened: Plan) -> Plan | None:
     """A plan with all else that fits; None where too many pods of a budget would move."""
-    plan = builder.build(orders(builder.problem)[0], start=opened)
+    plan = builder.build(orders(builder.problem).required_first, start=opened)
     return plan if budgets_hold(builder.problem, plan) else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from placement_service.formulation.problem import Gang, Problem
 
@@ -12,8 +13,23 @@ Order = Callable[[Gang], object]
 TurnOrder = Callable[[Gang], tuple[int, ...]]
 
 
-def orders(problem: Problem) -> tuple[Order, ...]:
-    """By the GPUs of the gang, of its largest part in one domain, and by its scopes."""
+class Orders(NamedTuple):
+    """Several orders; of equals always the gang with most GPUs comes first.
+
+    Those that require one domain for all their pods first; those with the largest pods, which find
+    no node any longer once smaller ones are everywhere; those with most GPUs; those with the
+    largest part in one domain; and those with most scopes.
+    """
+
+    required_first: Order
+    largest_pods_first: Order
+    largest_first: Order
+    hardest_first: Order
+    most_scopes_first: Order
+
+
+def orders(problem: Problem) -> Orders:
+    """The orders for a problem."""
 
     def gpus(gang: Gang, demands: Sequence[int]) -> int:
         return sum(
@@ -29,8 +45,13 @@ def orders(problem: Problem) -> tuple[Order, ...]:
         g.index: any(s.required >= 0 and len(s.demands) == len(g.demands) for s in g.scopes)
         for g in problem.gangs
     }
-    return (
+    pod = {
+        g.index: max((int(problem.gpus[d.pod_class]) for d in g.demands), default=0)
+        for g in problem.gangs
+    }
+    return Orders(
         lambda g: (not required[g.index], -size[g.index]),
+        lambda g: (-pod[g.index], -size[g.index]),
         lambda g: -size[g.index],
         lambda g: (-hardest[g.index], -size[g.index]),
         lambda g: (-len(g.scopes), -size[g.index]),

@@ -24,7 +24,7 @@ def own_places(builder: Builder, gangs: Iterable[GangIdx]) -> Plan:
         if gang.base < 0 and gang.index not in bases and not gang.runs
         if any(own(d.pod_class) is not None for d in gang.demands)
     ]
-    hardest_first = orders(problem)[2]
+    hardest_first = orders(problem).hardest_first
     residual = ResidualCapacity(problem)
     plan: dict[GangIdx, Units] = {}
     for gang in sorted(able, key=lambda gang: (hardest_first(gang), gang.index)):

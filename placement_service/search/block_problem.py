@@ -113,7 +113,7 @@ class BlockProblem:
         plan = self.decoded(found)
         if state.accept(plan) and state.packs:
             return
-        order = orders(self.problem)[0]
+        order = orders(self.problem).required_first
         state.accept(state.builder.build(order, start=plan, first=state.target))
 
     def packs(self, found: Filled) -> bool:

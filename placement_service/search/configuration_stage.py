@@ -136,5 +136,5 @@ class Configuring:
             seconds=state.at_most(state.left / 4),
             effort=p.configuration_assignment_effort,
         )
-        built = state.builder.build(orders(state.problem)[0], start=plan)
+        built = state.builder.build(orders(state.problem).required_first, start=plan)
         self.helped = state.accept(built) or self.helped

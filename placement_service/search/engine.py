@@ -9,7 +9,8 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
    domains of unlike nodes, columns of what fits there together sharpen the bounds and make
    plans; where some of what goes before topology may be spent, of whole gangs block by block,
    and where some of all of it may, that comes before everything else.
-3. Decode: place the target greedily, in one order or a few.
+3. Decode: place the target greedily, in one order or a few. Where many pods share nodes that
+   comes before blocks, once, with the largest pods first.
 4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
 5. Fill: block after block with whole gangs of the target, then what is left, then a few
    blocks at a time again.
@@ -60,7 +61,7 @@ from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
 from placement_service.search.loose_stage import nodes_come_first, settle_loose
-from placement_service.search.master_stage import count, decode
+from placement_service.search.master_stage import count, decode, decode_shared
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
 from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
@@ -219,8 +220,11 @@ def _improve(state: State) -> None:
         with stage(Stage.AGGREGATE):
             nodes_first = nodes_come_first(state.problem)
             by_nodes = nodes_first and settle_loose(state)
+        with stage(Stage.DECODE):
+            assigned = decode_shared(state) if ahead is None else ahead.assigned
         with stage(Stage.FILL):
-            assigned = assign_blocks(state) if ahead is None else ahead.assigned
+            if ahead is None:
+                assigned = assign_blocks(state) or assigned
         with stage(Stage.AGGREGATE):
             # Where hardly any gang names a domain, nodes say who gets room.
             few = state.parameters.loose_named

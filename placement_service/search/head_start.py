@@ -5,7 +5,8 @@ gangs at once. So both are made meanwhile, and when the first answer comes the s
 there (`State.follow`). Where other things come first, or a clock must decide nothing, only
 counting is done; where many running gangs may give way, only prices of their room are found. Where
 the first answer is there when counting ends, blocks are left to the search, which reports each
-plan. Where it comes while blocks are sought, what was counted is reported at once.
+plan. Where it comes while blocks are sought, what was counted is reported at once, and each better
+plan, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from placement_service.entities.solution import Solution
 from placement_service.formulation.fewer_columns import with_fewer_columns
 from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 from placement_service.search import groundwork
 from placement_service.search.aggregate_stage import settle_aggregate
@@ -25,7 +27,7 @@ from placement_service.search.block_stage import told
 from placement_service.search.groundwork import Ahead, Groundwork
 from placement_service.search.incumbent import Report, State, never
 from placement_service.search.loose_stage import nodes_come_first
-from placement_service.search.master_stage import count
+from placement_service.search.master_stage import count, decode_shared
 
 
 def nobody() -> None:
@@ -75,29 +77,32 @@ def _begun(
     report: Report,
 ) -> Ahead | None:
     problem, parameters = ground.problem, ground.parameters
-    heard = False
+    first: State | None = None
+    known: Plan = {}
 
     def over() -> bool:
         # It is asked all the time.
-        nonlocal heard
-        start = None if heard else asked()
+        nonlocal first, known
+        start = asked() if first is None else None
         if start is not None:
-            heard = True
             # What lies where its pods may be need not be exchanged, also where nodes are alike.
             first = State(problem, start, deadline, report, parameters, ground)
             first.learn_all(state.bounds)
+        if first is not None and known is not state.plan:
+            known = state.plan
+            first.accept(known)
         return until()
 
     nothing = to_solution(problem, {})
     state = State(problem, nothing, deadline, None, parameters, ground, until=over)
     count(state)
     settle_aggregate(state, most=parameters.aggregate_first_variables)
-    assigned = False
-    if not state.proven:
-        mine = told(state, most_nodes=parameters.assign_nodes)
-        if mine is None or mine.leaves_out:
-            return None
-        assigned = assign(mine)
+    assigned = not state.proven and decode_shared(state)
+    mine = None if state.proven else told(state, most_nodes=parameters.assign_nodes)
+    if mine is not None and not mine.leaves_out:
+        assigned = assign(mine) or assigned
+    elif not (assigned or state.proven):
+        return None
     return Ahead(
         state.plan,
         state.worth,

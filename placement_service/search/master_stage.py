@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+
 from placement_service.bounds.near_rows import NearRows
 from placement_service.entities.solution import TierName
 from placement_service.formulation.plan import is_placed
+from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import is_large
 from placement_service.heuristic.orders import orders
@@ -53,6 +56,30 @@ def _everybody_counts(state: State) -> bool:
     return all(floor is None for goal, floor in floors if goal.tier in who)
 
 
+def decode_shared(state: State) -> bool:
+    """Places the target, the largest pods first, where many pods share nodes: blocks are counted in
+    whole nodes, and say little of what finds room there. Returns whether all found room.
+    """
+    if state.left <= 0 or _shared(state.problem) < state.parameters.shared_nodes:
+        return False
+    if not state.packs:
+        state.phase = "decode"
+        rng = random.Random(state.parameters.seed)
+        order = orders(state.problem).largest_pods_first
+        state.accept(state.builder.build(order, first=state.target, rng=rng))
+    return state.packs
+
+
+def _shared(problem: Problem) -> float:
+    """The share of all GPUs asked for that is for pods of which a node holds two."""
+    asked = np.zeros(problem.class_count, dtype=np.int64)
+    for gang in problem.pending:
+        for d in gang.demands:
+            asked[d.pod_class] += d.count * problem.gpus[d.pod_class]
+    small = 2 * problem.gpus <= problem.node_gpus_free.max(initial=0)
+    return float(asked[small].sum() / max(1, asked.sum()))
+
+
 def decode(state: State, *, first: bool) -> None:
     """Places the target greedily, hardest first: in the first order, or in a few others. The others
     are for gangs that found no room: they hardly change where gangs lie.
@@ -71,7 +98,7 @@ def decode(state: State, *, first: bool) -> None:
             if state.left > 0 and not _admits_enough(state):
                 state.accept(build(order, first=state.target, rng=rng))
         if state.left > 0 and not _admits_enough(state):
-            state.accept(build(every[2]))
+            state.accept(build(every.hardest_first))
         return
     for order in every[:1] if first else every[1:]:
         for layout in (None, state.layout) if state.layout else (None,):

@@ -225,6 +225,9 @@ class SearchParameters:
     loose_named: float = 0.5
     #: Effort for each of its goals.
     loose_effort: float = 8.0
+    #: Where pods that share nodes ask for this share of all GPUs, the target is placed before
+    #: blocks are sought.
+    shared_nodes: float = 0.2
 
     #: Variables up to which the exact model is tried on the whole problem.
     exact_variables: int = 60_000

@@ -306,7 +306,8 @@ class UnlikeFilling:
             effort=state.parameters.configuration_assignment_effort,
         )
         whole = state.accept(plan)
-        return state.accept(state.builder.build(orders(state.problem)[0], start=plan)) or whole
+        order = orders(state.problem).required_first
+        return state.accept(state.builder.build(order, start=plan)) or whole
 
 
 def _together(weighed: Sequence[tuple[_Wanted, float]], weight: int) -> Mapping[int, int]:

@@ -10,9 +10,11 @@ from bench.instances import Instance
 from placement_service.entities.request import Policy, Tolerance
 from placement_service.entities.solution import Solution
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search import engine, head_start, master_stage
+from placement_service.search.block_problem import BlockProblem
 from placement_service.search.engine import prepare, search
 from placement_service.search.groundwork import Groundwork
 from placement_service.search.head_start import ignore
@@ -91,11 +93,47 @@ def test_what_was_counted_is_reported_when_the_first_answer_comes_while_blocks_a
     late = time.monotonic() + LONG
     ground = prepare(problem, deadline=late, asked=lambda: next(answers, start), report=told.append)
     assert ground.ahead is not None
-    (solution,) = told
+    solution = told[0]
     assert solution.assignments == start.assignments
     bounds = [tier.bound for tier in solution.tiers if tier.bound is not None]
     counted = [tier.bound for tier in start.tiers if tier.bound is not None]
     assert bounds[0] < counted[0]
+
+
+def shared() -> Problem:
+    """Two full blocks, where most pods share nodes."""
+    asked = Scenario("b1/r1: x1=8 x2=8 | b2/r2: x3=8 x4=8")
+    for name, pods, gpus in (("a", 1, 8), ("b", 5, 1), ("c", 3, 4), ("d", 7, 1)):
+        asked = asked.gang(name, pods=pods, gpus=gpus, prefer="block")
+    return formulate(asked.snapshot(), Policy())
+
+
+def test_a_better_plan_is_reported_when_the_first_answer_comes_while_blocks_are_sought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(head_start, "settle_aggregate", lambda *_, **__: None)
+    seeking = False
+
+    def seek(mine: BlockProblem) -> bool:
+        nonlocal seeking
+        seeking = True
+        assert mine.state.packs
+        assert mine.state.left > 0
+        return False
+
+    monkeypatch.setattr(head_start, "assign", seek)
+    problem = shared()
+    start = to_solution(problem, {})
+    told: list[Solution] = []
+    ground = prepare(
+        problem,
+        deadline=time.monotonic() + LONG,
+        asked=lambda: start if seeking else None,
+        report=told.append,
+    )
+    assert ground.ahead is not None
+    assert ground.ahead.assigned
+    assert [len(solution.assignments) > 0 for solution in told] == [True]
 
 
 def test_it_does_not_begin_where_blocks_leave_gangs_out() -> None:

@@ -12,11 +12,12 @@ from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
+from placement_service.heuristic.orders import orders
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.search import master_stage
 from placement_service.search.incumbent import State
-from placement_service.search.master_stage import count, decode
-from tests.scenario import Scenario
+from placement_service.search.master_stage import count, decode, decode_shared
+from tests.scenario import Group, Scenario
 
 HOUR = 3600
 
@@ -45,3 +46,42 @@ def test_a_large_question_is_not_placed_anew_for_older_gangs(
     decode(state, first=True)
     decode(state, first=False)
     assert bool(built) is passes
+
+
+def begun(scenario: Scenario) -> State:
+    """A question of which nothing is placed yet, and what it counts."""
+    problem = formulate(scenario.snapshot(), Policy())
+    state = State(problem, to_solution(problem, {}), time.monotonic() + 60, lambda _: None)
+    count(state)
+    return state
+
+
+def test_where_pods_share_nodes_the_largest_of_them_come_first() -> None:
+    """After two gangs of small pods no node has room for one of four GPUs."""
+    shared = Scenario("b/r1: x1=8 | b/r2: x2=8").gang("six", pods=6, gpus=1, prefer="rack")
+    shared = shared.gang("five", pods=5, gpus=1, prefer="rack").gang("four", pods=1, gpus=4)
+    state = begun(shared)
+    largest_first = state.builder.build(orders(state.problem).largest_first)
+    assert sorted(largest_first) == [0, 1]
+    assert decode_shared(state)
+    assert sorted(state.plan) == [0, 1, 2]
+
+
+def test_where_hardly_any_pods_share_nodes_blocks_come_first() -> None:
+    whole = Scenario("x1=8 x2=8 x3=8").gang("a", pods=2, gpus=8).gang("b", pods=1, gpus=1)
+    state = begun(whole)
+    assert not decode_shared(state)
+    assert not state.plan
+
+
+def test_what_is_placed_already_is_not_placed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = begun(Scenario("x1=8").gang("a", pods=4, gpus=1))
+    decode(state, first=True)
+    assert state.packs
+    monkeypatch.delattr(Builder, "build")
+    assert decode_shared(state)
+
+
+def test_extras_that_share_nodes_count_too() -> None:
+    state = begun(Scenario("x1=8").gang("a", Group("w", pods=8, gpus=1, min=1)))
+    assert decode_shared(state)
