@@ -8,14 +8,16 @@ import pytest
 
 from placement_service.entities.devices import Device
 from placement_service.entities.eviction import Eviction, EvictionKind
-from placement_service.entities.request import PodGang, Snapshot
+from placement_service.entities.request import HOSTNAME, Effect, PodGang, Snapshot, Taint
 from placement_service.planning import changes
 from placement_service.planning.changes import Place
 from placement_service.planning.explain import carried_out
+from placement_service.planning.levels import inside
 from tests.service.evictions import running
 from tests.service.questions import gang, node
 
 POD = "namespaces/ml/pods/mine-0"
+GPUS_ONLY = Taint("gpu", "", Effect.NO_SCHEDULE)
 
 
 def with_domain(one: PodGang) -> PodGang:
@@ -77,3 +79,17 @@ def test_extras_that_move_stay_extras() -> None:
     [after] = carried_out(before, [move]).gangs
     assert [group.min_replicas for group in after.groups] == [1]
     assert sorted(pod.node for pod in after.groups[0].running_pods) == ["nodes/n0", "nodes/n1"]
+
+
+def test_a_node_that_is_added_has_no_trouble_of_its_model() -> None:
+    taints = Taint("node.kubernetes.io/unreachable", "", Effect.NO_EXECUTE), GPUS_ONLY
+    model = replace(node("n0", used=4), ready=False, unschedulable=True, taints=taints)
+    added = changes.twin(model, "nodes/new")
+    assert (added.ready, added.unschedulable, added.taints) == (True, False, (GPUS_ONLY,))
+    assert (added.requested, added.labels) == ({}, {HOSTNAME: "new"})
+
+
+def test_a_domain_of_which_a_node_is_in_no_broader_one_lies_inside_none() -> None:
+    nodes = node("n0", rack="r0", block="b0"), node("n1", rack="r1")
+    assert inside(Snapshot(nodes[:1], ()), "rack", "block")
+    assert not inside(Snapshot(nodes, ()), "rack", "block")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import pytest
 
+from placement_service.entities.eviction import Eviction, EvictionKind
 from placement_service.entities.planning import AddNodes, Reduce, Relax, Remedy, Uncordon
 from placement_service.entities.request import Node, PackingScope, PodGang, Policy, Snapshot
 from placement_service.formulation.plan import Plan
@@ -15,6 +16,7 @@ from placement_service.planning import remedies as remedies_of_kinds
 from placement_service.planning.explain import remedies
 from placement_service.planning.remedy_case import Answer, Case, Fit
 from placement_service.planning.trial_snapshot import Trial
+from tests.service.evictions import running
 from tests.service.planning.idle import Idle
 from tests.service.questions import gang, node
 
@@ -22,7 +24,11 @@ FULL = node("n1", used=8)
 
 
 def found(
-    asked: PodGang, *others: PodGang, seconds: float, on: tuple[Node, ...] = (FULL,)
+    asked: PodGang,
+    *others: PodGang,
+    seconds: float,
+    on: tuple[Node, ...] = (FULL,),
+    evictions: Sequence[Eviction] = (),
 ) -> tuple[Remedy, ...]:
     """What lets a gang in on some nodes, where nothing is placed."""
     snapshot = Snapshot(nodes=on, gangs=(*others, asked))
@@ -31,7 +37,7 @@ def found(
         Policy(),
         asked.name,
         bindings=(),
-        evictions=(),
+        evictions=evictions,
         placed=(),
         solver=Idle(),
         deadline=time.monotonic() + seconds,
@@ -80,9 +86,10 @@ def test_a_node_on_which_something_cannot_be_counted_cannot_be_opened() -> None:
     assert found(SMALL, seconds=60.0, on=(closed,)) == (AddNodes("nodes/n1", 1, proven=True),)
 
 
+@pytest.mark.parametrize("three", [Fit.PERHAPS, Fit.UNKNOWN])
 @pytest.mark.parametrize("pods", [1, 5])
 def test_what_is_known_to_be_enough_is_better_than_less_that_perhaps_is(
-    monkeypatch: pytest.MonkeyPatch, pods: int
+    monkeypatch: pytest.MonkeyPatch, pods: int, three: Fit
 ) -> None:
     """Four nodes, or four pods of five, are known to be enough; three were not settled in time."""
     asked, other = gang("a", pods=pods, gpus=8), gang("other", pods=5, gpus=8)
@@ -99,7 +106,7 @@ def test_what_is_known_to_be_enough_is_better_than_less_that_perhaps_is(
             int(after.columns.open.sum() - before.columns.open.sum()),
             pods - next(g for g in after.gangs if g.name == asked.name).groups[0].min_replicas,
         )
-        return Fit.NO if changed < 3 else Fit.PERHAPS if changed == 3 else Fit.YES
+        return Fit.NO if changed < 3 else three if changed == 3 else Fit.YES
 
     monkeypatch.setattr(Case, "settled", settled)
     monkeypatch.setattr(Case, "fit", lambda *_: Answer(Fit.YES, {}))
@@ -133,3 +140,13 @@ def test_a_step_up_the_levels_that_was_not_settled_leaves_the_next_one_unproven(
     monkeypatch.setattr(remedies_of_kinds, "coarser", lambda *_: ["block"])
     kinds = {type(one): one for one in found(asked, seconds=60.0, on=tuple(there))}
     assert kinds[Relax] == Relax("", "rack", "", proven=False)
+
+
+def test_after_evictions_nothing_is_proven() -> None:
+    """Others might have been evicted instead."""
+    low = running("low", "n1", gpus=4)
+    [pod] = low.groups[0].running_pods
+    gone = Eviction(pod.name, low.name, pod.node, EvictionKind.PREEMPT, "namespaces/ml/podgangs/x")
+    assert found(LARGE, low, seconds=0.0, evictions=[gone]) == (
+        AddNodes("nodes/n1", 1, proven=False),
+    )
