@@ -121,8 +121,8 @@ class Case:
             if plan is None:
                 return fit
         whole = change(self.whole)
-        alone = all(g.name in self.wanted or not g.is_pending for g in whole.gangs)
-        if alone and self.policy == for_fitting(self.policy):
+        rivals = any(_waits(gang) for gang in whole.gangs if gang.name not in self.wanted)
+        if not rivals and self.policy == for_fitting(self.policy):
             return Fit.YES
         if self._seconds < _SHORTEST:
             return Fit.PERHAPS
@@ -167,6 +167,11 @@ class Case:
         first = first_answer(problem, deadline=deadline)
         found = self.solver.search(problem, first, deadline=deadline)
         return _places(problem, from_solution(problem, found), wanted, snapshot)
+
+
+def _waits(gang: PodGang) -> bool:
+    """Whether it could get pods of its minimum; what was evicted has none that wait."""
+    return gang.is_pending and any(group.pending_count for group in gang.groups)
 
 
 def _places(problem: Problem, plan: Plan, wanted: Collection[str], snapshot: Snapshot) -> bool:
