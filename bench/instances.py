@@ -34,6 +34,7 @@ from bench.building import (
     with_templates,
 )
 from bench.mix import huge, mix, ragged, sets
+from bench.shared import shared
 from placement_service.entities.request import Node, PodGang, PodTemplate, Policy, Snapshot
 from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 
@@ -269,6 +270,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             pools,
             cpu_shapes,
             rack_parts,
+            shared,
             nvl72,
             grove_scale,
             wide,

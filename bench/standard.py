@@ -40,6 +40,7 @@ STANDARD = (
     Expected(Instance("cpu_shapes", {"load": 1.0}), 0.0),
     Expected(Instance("cpu_shapes", {"load": 1.5}), 0.02),
     Expected(Instance("rack_parts"), 0.01),
+    Expected(Instance("shared"), 0.0),
     Expected(Instance("nvl72", {"sizes": "9", "gangs": 65}), 0.0),
     Expected(Instance("nvl72", {"sizes": "10", "gangs": 33}), 0.0),
     Expected(Instance("nvl72", {"gangs": 128, "filled": 0.5}), 0.0),

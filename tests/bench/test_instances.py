@@ -21,6 +21,7 @@ SMALL: list[tuple[str, dict[str, Value]]] = [
     ("pools", {"blocks": 3, "gangs": 40, "scattered": 1}),
     ("cpu_shapes", {"blocks": 2, "gangs": 20}),
     ("rack_parts", {"blocks": 2, "gangs": 10}),
+    ("shared", {"blocks": 2, "racks": 3, "nodes": 4, "gangs": 12}),
     ("nvl72", {"filled": 0.5}),
     ("grove_scale", {}),
     ("wide", {"pods": 8}),
