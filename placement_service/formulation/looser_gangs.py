@@ -30,6 +30,7 @@ from placement_service.entities.request import (
     Toleration,
 )
 from placement_service.formulation.open_gangs import part_name
+from placement_service.formulation.running_parts import what_waits
 from placement_service.formulation.running_rules import has_many_terms, out_of_place
 from placement_service.formulation.running_topology import running
 
@@ -80,15 +81,7 @@ def with_looser_gangs(snapshot: Snapshot, names: Collection[str]) -> Snapshot | 
 
 def _waiting(gang: PodGang) -> PodGang:
     """What waits of a gang, as if its other pods ran nowhere."""
-    groups = (
-        replace(
-            group,
-            pod_sets=tuple(replace(s, bound_pods=()) for s in group.pod_sets),
-            fixed_pods=group.running_pods,
-        )
-        for group in gang.groups
-    )
-    return replace(gang, groups=tuple(groups), packing_scopes=(), base_gang="", previous_nodes=())
+    return replace(what_waits(gang), packing_scopes=(), base_gang="", previous_nodes=())
 
 
 def _running(gang: PodGang, stuck: Collection[str]) -> PodGang:

@@ -70,7 +70,7 @@ def _divided(snapshot: Snapshot, which: Collection[int]) -> Snapshot:
     gangs = []
     for i, gang in enumerate(snapshot.gangs):
         if i in which:
-            gangs.append(_rest(gang))
+            gangs.append(what_waits(gang))
         elif gang.base_gang in part_of and not (gang.is_pending or any(pending(gang))):
             gangs.append(replace(gang, base_gang=part_of[gang.base_gang]))
         else:
@@ -81,7 +81,7 @@ def _divided(snapshot: Snapshot, which: Collection[int]) -> Snapshot:
     return replace(snapshot, gangs=tuple(gangs))
 
 
-def _rest(gang: PodGang) -> PodGang:
+def what_waits(gang: PodGang) -> PodGang:
     """What waits of a gang; where the other pods run is known, and does not change."""
     groups = (
         replace(
