@@ -70,3 +70,23 @@ def test_one_domain_that_is_missing_is_told_as_one() -> None:
 
     assert told(1) == "1 further domain of rack like r0 places every gang; fewer are not enough.\n"
     assert told(2) == "2 further domains of rack like r0 place every gang; fewer are not enough.\n"
+
+
+def test_where_enough_is_free_nothing_moves() -> None:
+    def told(*moves: v1.Move, needed: int = 0) -> str:
+        amount = v1.Amount(value=len(moves), bound=needed)
+        found = v1.ComputeRepackingResponse(moves=moves, freed=["r0"], pods=amount)
+        return repacking_as_text(Freeing("rack", 1), found)
+
+    assert told() == "free already: r0. Nothing moves.\n"
+    move = v1.Move(
+        step=1,
+        pod="namespaces/ml/pods/p",
+        gang=GANG.resource_name,
+        from_node="nodes/x1",
+        to_node="nodes/x2",
+    )
+    step, known = told(move, needed=1).splitlines()
+    assert step == "step 1: ml/p x1 -> x2"
+    assert known == "free then: r0. 1 pod moved; fewer are not enough."
+    assert "at least 0 are needed" in told(move)

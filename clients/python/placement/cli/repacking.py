@@ -54,9 +54,11 @@ def as_text(asked: Freeing, found: ComputeRepackingResponse) -> str:
         f" {node_name(move.from_node)} -> {node_name(move.to_node)}"
         for move in found.moves
     ]
+    freed = ", ".join(found.freed)
+    if not found.moves:
+        return printable(f"free already: {freed}. Nothing moves.") + "\n"
     proven = found.pods.bound == found.pods.value
     known = "fewer are not enough" if proven else f"at least {found.pods.bound} are needed"
-    freed = ", ".join(found.freed)
     lines.append(f"free then: {freed}. {count(found.pods.value or 0, 'pod')} moved; {known}.")
     return "".join(f"{printable(line)}\n" for line in lines)
 
