@@ -40,5 +40,6 @@ def read_answers(*paths: str) -> list[dict[str, Any]]:
         except Failure as failure:
             problems += failure.problems
     if problems:
-        raise wrong_input(*problems)
+        # The same file may be given twice.
+        raise wrong_input(*dict.fromkeys(problems))
     return answers
