@@ -11,7 +11,7 @@ import pytest
 
 from placement import v1
 from placement.cli.eviction_script import as_script
-from placement.cli.options import Freeing
+from placement.cli.option_values import Freeing
 from tests.cluster.api import NODES, PODS, Body, Resource
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster

@@ -6,7 +6,7 @@ from placement import v1
 from placement.cli.differences import as_names
 from placement.cli.differences import as_text as difference_as_text
 from placement.cli.explanations import as_text, capacity_as_text
-from placement.cli.options import Freeing, GangName
+from placement.cli.option_values import Freeing, GangName
 from placement.cli.repacking import as_text as repacking_as_text
 from placement.planning.diff import difference
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from placement import v1
-from placement.cli import options
+from placement.cli import option_values
 from placement.cli.completing import SHELLS
 from placement.cli.main import COMMANDS, main
-from placement.cli.options import Addition, Freeing, GangName
+from placement.cli.option_values import Addition, Freeing, GangName
 from placement.cli.policy import read_policy
 from placement.kubernetes import InputError
 
@@ -23,7 +23,7 @@ from placement.kubernetes import InputError
     [("500ms", 0.5), ("10s", 10.0), ("1m30s", 90.0), ("1.5s", 1.5), ("2h", 7200.0), ("1ms", 0.001)],
 )
 def test_durations(text: str, want: float) -> None:
-    assert options.duration(text) == want
+    assert option_values.duration(text) == want
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ def test_durations(text: str, want: float) -> None:
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not"):
-        options.duration(text)
+        option_values.duration(text)
 
 
 def test_additions_are_nodes_or_domains() -> None:
-    assert options.addition("4=gpu-0") == Addition(4, "", "gpu-0")
+    assert option_values.addition("4=gpu-0") == Addition(4, "", "gpu-0")
     rack = Addition(1, "topology.example.com/rack", "r7")
-    assert options.addition("1=topology.example.com/rack:r7") == rack
+    assert option_values.addition("1=topology.example.com/rack:r7") == rack
 
 
 @pytest.mark.parametrize(
@@ -45,27 +45,27 @@ def test_additions_are_nodes_or_domains() -> None:
 )
 def test_what_is_no_addition_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not COUNT=NODE"):
-        options.addition(text)
+        option_values.addition(text)
 
 
 def test_a_level_may_hold_any_sign_before_its_count() -> None:
-    assert options.freeing("example.com/a=b=2") == Freeing("example.com/a=b", 2)
+    assert option_values.freeing("example.com/a=b=2") == Freeing("example.com/a=b", 2)
 
 
 @pytest.mark.parametrize("text", ["a", "a/", "/a", "a/b/c", ""])
 def test_a_gang_has_a_namespace_and_a_name(text: str) -> None:
-    assert options.gang_name("ml/a") == GangName("ml", "a")
+    assert option_values.gang_name("ml/a") == GangName("ml", "a")
     with pytest.raises(ValueError, match="NAMESPACE/NAME"):
-        options.gang_name(text)
+        option_values.gang_name(text)
 
 
 def test_a_time_without_a_zone_is_universal() -> None:
     want = datetime(2026, 11, 22, 10, tzinfo=UTC)
-    assert options.moment("2026-11-22T10:00:00") == want
-    assert options.moment("2026-11-22T11:00:00+01:00") == want
+    assert option_values.moment("2026-11-22T10:00:00") == want
+    assert option_values.moment("2026-11-22T11:00:00+01:00") == want
     for text in ("yesterday", "0001-01-01T00:00:00+14:00"):
         with pytest.raises(ValueError, match="is not a time"):
-            options.moment(text)
+            option_values.moment(text)
 
 
 @pytest.mark.parametrize(

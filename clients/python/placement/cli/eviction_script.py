@@ -11,7 +11,7 @@ import shlex
 from itertools import groupby
 from typing import Final
 
-from placement.cli.options import Freeing
+from placement.cli.option_values import Freeing
 from placement.cli.words import namespaced, node_name, printable
 from placement.v1 import ComputeRepackingResponse
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from placement.cli.answer import Json, answer, reason, warnings_as_data
-from placement.cli.options import GangName
+from placement.cli.option_values import GangName
 from placement.cli.words import count, gang_title, node_name, printable
 from placement.kubernetes import Problem
 from placement.kubernetes.spoken_levels import spoken

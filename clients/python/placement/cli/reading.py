@@ -20,7 +20,8 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from placement.cli.failures import Failure, Status, warn, wrong_input
-from placement.cli.options import GangName, Source, WhatIf
+from placement.cli.option_values import GangName
+from placement.cli.options import Source, WhatIf
 from placement.cli.policy import EVICTIONS, read_policy
 from placement.kubernetes import (
     InputError,

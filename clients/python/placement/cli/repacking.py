@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from placement.cli.answer import Json, warnings_as_data
-from placement.cli.options import Freeing
+from placement.cli.option_values import Freeing
 from placement.cli.words import count, namespaced, node_name, printable
 from placement.kubernetes import Problem
 from placement.v1 import ComputeRepackingResponse

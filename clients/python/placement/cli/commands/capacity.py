@@ -10,7 +10,8 @@ import click
 from placement.cli import options
 from placement.cli.asking import asking
 from placement.cli.every_mistake import Command, checked
-from placement.cli.options import GangName, Service, Source, WhatIf
+from placement.cli.option_values import GangName
+from placement.cli.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
