@@ -37,12 +37,14 @@ class NodeClass:
 
 
 def sorts_of(problem: Problem, pod_classes: Sequence[int]) -> tuple[int, ...]:
-    """The sort of each pod class: pod classes that ask for the same amounts are of one sort.
+    """The sort of each pod class: pod classes that ask for the same amounts are of one sort, unless
+    only one has GPUs: which nodes have such pods counts as a goal (see `fragmentation`).
 
     They may have different nodes, but on a node that takes both they need not be distinguished.
     """
-    found: dict[bytes, int] = {}
-    return tuple(found.setdefault(problem.request[s].tobytes(), len(found)) for s in pod_classes)
+    found: dict[tuple[bytes, bool], int] = {}
+    keys = ((problem.request[s].tobytes(), bool(problem.gpus[s])) for s in pod_classes)
+    return tuple(found.setdefault(key, len(found)) for key in keys)
 
 
 def classify(

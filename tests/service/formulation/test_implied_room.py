@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from placement_service.cp_sat.node_classes import sorts_of
 from placement_service.entities.request import CPU, Policy
 from placement_service.formulation.arrays import UNLIMITED, Ints
 from placement_service.formulation.formulate import formulate
@@ -47,6 +48,14 @@ def test_pods_are_alike_where_gpus_are_used_up_before_cpus() -> None:
     assert after.class_count == 2
     assert after.columns == (GPU,)
     assert [g.demands[0].pod_class for g in after.gangs] == [0, 1, 0, 1]
+
+
+def test_pods_with_gpus_stay_apart_from_others_where_gpus_are_no_limit() -> None:
+    """Which nodes have pods with GPUs is a goal, whatever else these ask for."""
+    after = without_implied_room(asking((1, 2), (0, 2)))
+    assert after.columns == (CPU,)
+    assert after.class_count == 2
+    assert sorts_of(after, (0, 1)) == (0, 1)
 
 
 def test_what_pods_without_gpus_take_stays_a_limit() -> None:
