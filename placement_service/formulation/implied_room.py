@@ -28,34 +28,38 @@ def without_implied_room(problem: Problem) -> Problem:
     same where no limit is implied.
 
     Where running gangs may give way it stays as it is: what they have at home may be more than
-    columns allow.
+    columns allow. Only resources are looked at: of other columns there may be hundreds.
     """
     if any(gang.home for gang in problem.gangs):
         return problem
-    free, columns = problem.free.copy(), list(range(len(problem.columns)))
+    free, asked = problem.free.copy(), problem.asked
+    columns = set(range(len(problem.columns)))
     # What pods take the most unlike amounts of tells most pod classes apart.
     unlike = [len(np.unique(request)) for request in problem.request.T]
-    for r in sorted(columns, key=lambda r: -unlike[r]):
-        if _tighten(problem, free, r, [q for q in columns if q != r]):
+    able = sorted(np.flatnonzero(~problem.rule_columns).tolist(), key=lambda r: -unlike[r])
+    for r in able:
+        limited = np.flatnonzero(free[:, r] < asked[r])
+        if _tighten(problem, free, r, [q for q in able if q != r and q in columns], limited):
             columns.remove(r)
     if len(columns) == len(problem.columns) and (free == problem.free).all():
         return problem
-    found = _with(problem, free, columns)
+    kept = sorted(columns)
+    found = _with(problem, free, kept)
     looser = problem.relaxation
     if looser is not None and looser.free is problem.free:
         # It differs in the queues alone.
-        looser = replace(_with(looser, free, columns), free=found.free)
+        looser = replace(_with(looser, free, kept), free=found.free)
     elif looser is not None:
         looser = without_implied_room(looser)
     return replace(found, relaxation=looser)
 
 
-def _tighten(problem: Problem, free: Ints, r: int, others: list[int]) -> bool:
-    """Leave out what the other columns keep pods from using of column `r`. Returns whether they
-    say all that it does.
+def _tighten(problem: Problem, free: Ints, r: int, others: list[int], limited: Ints) -> bool:
+    """Leave out what the other columns keep pods from using of column `r`, on the nodes that it
+    limits. Returns whether they say all that it does.
     """
-    takers = problem.request[:, r] > 0
-    nodes = np.flatnonzero(problem.eligible[takers].any(axis=0) & (free[:, r] < problem.asked[r]))
+    takers = np.flatnonzero(problem.request[:, r])
+    nodes = limited[_may_be(problem, takers.tolist(), limited)]
     implied = np.zeros(len(nodes), dtype=bool)
     for q in others:
         most = _most(problem, free, r, q, nodes)

@@ -302,9 +302,14 @@ class Problem:
         return np.where(small, asked, UNLIMITED)
 
     @property
+    def rule_columns(self) -> Bools:
+        """Columns that rules about pods on one node have become, not resources [R]."""
+        return np.array([" " in name for name in self.columns], dtype=bool)
+
+    @property
     def partial_columns(self) -> Bools:
         """Columns of rules that do not limit every node [R]."""
-        rules = np.array([" " in name for name in self.columns], dtype=bool)
+        rules = self.rule_columns
         return rules & (self.free >= self.asked).any(axis=0) if rules.any() else rules
 
     @property

@@ -88,6 +88,15 @@ def test_room_that_nobody_can_use_is_left_out() -> None:
     assert after.free[:2, cpu].tolist() == [16, 15]
 
 
+def test_columns_that_rules_have_become_are_left_alone() -> None:
+    """Host ports and reservations make hundreds of them, and pairs of these would take seconds."""
+    problem = made_of([[8, 2, 4], [8, 99, 4], [8, 99, 4]], [[1, 1, 2]] * 3, [[True] * 3] * 3)
+    problem = replace(problem, columns=(CPU, "cpu beside reservations", GPU))
+    after = without_implied_room(problem)
+    assert after.columns == ("cpu beside reservations", GPU)
+    assert after.free[:, 0].tolist() == [2, 99, 99]
+
+
 def test_where_every_limit_counts_it_is_the_same_question() -> None:
     problem = made_of([[3] * 3] * 3, [[1, 2, 3], [2, 3, 1], [3, 1, 2]], [[True] * 3] * 3)
     assert without_implied_room(problem) is problem
