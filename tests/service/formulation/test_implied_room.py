@@ -9,6 +9,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement_service.cp_sat.node_classes import sorts_of
+from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import CPU, Policy
 from placement_service.formulation.arrays import UNLIMITED, Ints
 from placement_service.formulation.formulate import formulate
@@ -95,6 +96,15 @@ def test_columns_that_rules_have_become_are_left_alone() -> None:
     after = without_implied_room(problem)
     assert after.columns == ("cpu beside reservations", GPU)
     assert after.free[:, 0].tolist() == [2, 99, 99]
+
+
+def test_where_running_gangs_may_give_way_limits_stay() -> None:
+    running = Group("w", gpus=1, cpus=1, told=("x1",) * 4)
+    scenario = Scenario("x1=8").node("x1", cpus=8).gang("old", running)
+    scenario = scenario.gang("new", Group("w", pods=8, gpus=1, cpus=1), priority=100)
+    problem = formulate(scenario.snapshot(), Policy(eviction=EvictionPolicy.PREEMPT))
+    assert any(gang.home for gang in problem.gangs)
+    assert without_implied_room(problem) is problem
 
 
 def test_where_every_limit_counts_it_is_the_same_question() -> None:

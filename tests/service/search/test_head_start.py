@@ -136,6 +136,23 @@ def test_a_better_plan_is_reported_when_the_first_answer_comes_while_blocks_are_
     assert [len(solution.assignments) > 0 for solution in told] == [True]
 
 
+def test_where_pods_share_nodes_all_have_room_before_blocks_are_sought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sought: list[bool] = []
+
+    def seek(state: State) -> bool:
+        sought.append(state.packs)
+        return False
+
+    monkeypatch.setattr(engine, "settle_aggregate", lambda *_, **__: None)
+    monkeypatch.setattr(engine, "assign_blocks", seek)
+    problem = shared()
+    late = time.monotonic() + LONG
+    search(problem, to_solution(problem, {}), deadline=late, report=ignore)
+    assert sought == [True]
+
+
 def test_it_does_not_begin_where_blocks_leave_gangs_out() -> None:
     crowded = Scenario("b1/r1: x1=8 x2=8 | b2/r2: x3=8 x4=8")
     for name in "abc":
