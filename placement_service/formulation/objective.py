@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from placement_service.entities.solution import (
     Assignment,
@@ -120,14 +121,19 @@ def trivial_bounds(every: Sequence[Goal], known: Sequence[int] = ()) -> Bounds:
 
 
 def tiers(
-    mine: Worth, bounds: Bounds, home: Sequence[int], best: Mapping[int, int]
+    mine: Worth,
+    bounds: Bounds,
+    home: Sequence[int],
+    best: Mapping[int, int],
+    most: Mapping[TierName, int],
 ) -> tuple[Tier, ...]:
     """The tiers as they are reported: beyond `home`, what each goal is when nothing moves.
 
     Up to the first goal that does not reach its bound the bounds are about plans like this
     one. From there on a better plan may gain, and change everything below. `best` are the
     bounds of goals of which some may be spent, by their place. What is spent of one priority may
-    give a lower one more than its best: then sums over priorities say nothing.
+    give a lower one more than its best: then sums over priorities say nothing. `most` says how much
+    a tier is in any plan, where that is known.
     """
     known = mine.first_open(bounds) + 1
     valid = [*trivial_bounds(mine.goals, bounds[:known])]
@@ -139,6 +145,8 @@ def tiers(
         mine_only = [i for i, g in enumerate(mine.goals) if g.tier is tier and g.reported]
         before = sum(home[i] for i in mine_only)
         value, bound = sum(mine.of(tier)) - before, sum(valid[i] for i in mine_only) - before
+        if tier in most and value < most[tier] - before:
+            bound = min(bound, most[tier] - before)
         # Sums may agree although a goal is open: of another priority, or one that is not reported.
         by_chance = (
             value == bound and known <= len(mine.goals) and mine.goals[known - 1].tier is tier
@@ -165,11 +173,12 @@ def report_plan(
     best: Mapping[int, int],
     assigned: tuple[Assignment, ...],
     mends: bool,
+    most: Mapping[TierName, int] = MappingProxyType({}),
 ) -> Solution:
-    """Tiers and bounds of a plan that is `assigned` as counts of pods on nodes; `home` and `best`
-    as in `tiers`, `mends` as in `Problem` where bounds do not cover it.
+    """Tiers and bounds of a plan that is `assigned` as counts of pods on nodes; `home`, `best` and
+    `most` as in `tiers`, `mends` as in `Problem` where bounds do not cover it.
     """
-    told = tiers(mine, bounds, home, best)
+    told = tiers(mine, bounds, home, best, most)
     if mends:
         # Here even the trivial bounds do not hold for the request.
         told = tuple(t if t.name.minimize else replace(t, bound=None) for t in told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from placement_service.bounds.counting import Counting
@@ -82,3 +82,20 @@ def count_goals(
         # Of the best sets the one that is easiest to place.
         master.solve(master.hardness(), maximize=False, seconds=seconds, effort=effort)
     return CountedGoals(tuple(bounds), master.gangs, master.layout)
+
+
+def count_most(
+    counting: Counting, goals: Sequence[Goal], parameters: SearchParameters, *, seconds: float
+) -> Mapping[TierName, int]:
+    """What the admission master says that each tier of which more is better can be in any plan, in
+    sum over priorities: whatever the plan is in the goals before.
+    """
+    master = AdmissionMaster(counting, parameters.model)
+    found: dict[TierName, int] = {}
+    for tier in (TierName.ADMITTED, TierName.WAITING, TierName.EXTRA):
+        terms = [t for g in goals if g.tier is tier and g.reported for t in g.terms(master) or ()]
+        effort = parameters.master_near_effort
+        bound = master.solve(terms, maximize=True, seconds=seconds, effort=effort).bound
+        if bound is not None:
+            found[tier] = bound
+    return found

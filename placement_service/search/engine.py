@@ -61,7 +61,7 @@ from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
 from placement_service.search.loose_stage import nodes_come_first, settle_loose
-from placement_service.search.master_stage import count, decode, decode_shared
+from placement_service.search.master_stage import count, count_tiers, decode, decode_shared
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
 from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
@@ -225,6 +225,8 @@ def _improve(state: State) -> None:
         with stage(Stage.FILL):
             if ahead is None:
                 assigned = assign_blocks(state) or assigned
+        with stage(Stage.COUNT):
+            count_tiers(state)
         with stage(Stage.AGGREGATE):
             # Where hardly any gang names a domain, nodes say who gets room.
             few = state.parameters.loose_named

@@ -8,7 +8,7 @@ alone, so neither can undo the other.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from placement_service.bounds.configurations import Configurations
@@ -77,6 +77,8 @@ class State:
         self._mended = False
         #: Bounds of goals of which later ones may spend some, by their place.
         self._best: dict[int, int] = {}
+        #: How much each tier can be in any plan, whatever the plan is in the tiers before.
+        self.most: dict[TierName, int] = {}
         self.target: tuple[GangIdx, ...] = ()
         self.layout: Layout | None = None
         #: Gangs of the target that have blocks, where not all have one. It may be worth less than
@@ -211,6 +213,12 @@ class State:
         self.bounds = tuple(bounds)
         self.tell()
 
+    def learn_most(self, most: Mapping[TierName, int]) -> None:
+        """Takes what tiers can be in any plan."""
+        if self.problem.exact:
+            self.most |= most
+            self.tell()
+
     def follow_floors(self, strict: State) -> None:
         """Look at the same goals as the search for another problem, of which this is a looser one,
         with the same floors.
@@ -274,6 +282,7 @@ class State:
             best=self._best,
             assigned=self._assigned[1],
             mends=self.problem.mends and not (self._mended and self.proven),
+            most=self.most,
         )
         if final and not result.proven:
             # With hardly any time left the last steps are not begun: that counts as out of time.

@@ -13,7 +13,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import is_large
 from placement_service.heuristic.orders import orders
-from placement_service.search.counted_goals import count_goals
+from placement_service.search.counted_goals import count_goals, count_most
 from placement_service.search.incumbent import State
 
 
@@ -41,6 +41,17 @@ def count(state: State) -> None:
         assert counted is not None
     state.target, state.layout = counted.target, counted.layout
     state.learn_all(counted.bounds)
+
+
+def count_tiers(state: State) -> None:
+    """Bounds of tiers for plans that may be anything in the goals before: while one of several
+    goals of who is admitted is open, bounds of the others say nothing.
+    """
+    who = sum(goal.tier is TierName.ADMITTED for goal in state.goals)
+    if who > 1 and not state.packs and state.left > 0:
+        seconds = max(state.parameters.least_seconds, state.at_most(state.left / 10))
+        counting, parameters = state.counting, state.parameters
+        state.learn_most(count_most(counting, state.goals, parameters, seconds=seconds))
 
 
 def _everybody_counts(state: State) -> bool:

@@ -10,13 +10,15 @@ import pytest
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
+from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic.orders import orders
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.search import master_stage
 from placement_service.search.incumbent import State
-from placement_service.search.master_stage import count, decode, decode_shared
+from placement_service.search.master_stage import count, count_tiers, decode, decode_shared
 from tests.scenario import Group, Scenario
 
 HOUR = 3600
@@ -85,3 +87,32 @@ def test_what_is_placed_already_is_not_placed_again(monkeypatch: pytest.MonkeyPa
 def test_extras_that_share_nodes_count_too() -> None:
     state = begun(Scenario("x1=8").gang("a", Group("w", pods=8, gpus=1, min=1)))
     assert decode_shared(state)
+
+
+def test_what_all_priorities_share_bounds_their_sum_while_a_higher_one_is_open() -> None:
+    """The three gangs of the higher priority ask for more than there is; so does the other one."""
+    cluster = Scenario("x1=8 x2=8 x3=8").gang("low", pods=3, gpus=8)
+    for k in range(3):
+        cluster = cluster.gang(f"high{k}", pods=1 + k, gpus=8, priority=1)
+    state = begun(cluster)
+    assert admitted(state) == 24 + 24
+    count_tiers(state)
+    assert admitted(state) == 24
+
+
+def test_a_sum_that_agrees_by_chance_is_no_proof() -> None:
+    """The low gang fills the cluster as the high one would."""
+    cluster = Scenario("x1=8").gang("low", pods=1, gpus=8).gang("high", pods=1, gpus=8, priority=1)
+    problem = formulate(cluster.snapshot(), Policy())
+    start = to_solution(problem, {GangIdx(0): (UnitsOnNode(DemandIdx(0), NodeIdx(0), 1),)})
+    state = State(problem, start, time.monotonic() + 60, lambda _: None)
+    count(state)
+    count_tiers(state)
+    assert state.most[TierName.ADMITTED] == state.worth.values[1] == 8_000_000
+    assert admitted(state) == 16
+
+
+def admitted(state: State) -> float | None:
+    """The bound that is reported of who is admitted."""
+    [tier] = (t for t in state.solution().tiers if t.name is TierName.ADMITTED)
+    return tier.bound
