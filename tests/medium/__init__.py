@@ -1,0 +1,1 @@
+"""Random questions too large for the oracle: claims are held against plans from everywhere."""
