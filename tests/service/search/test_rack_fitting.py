@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -21,6 +22,10 @@ from placement_service.search.rack_fitting import RackFitting
 from tests.drawing import level_key
 from tests.scenario import Group, Scenario
 from tests.service.search.blocks import counted, question
+from tests.waiting import LONG
+
+#: A busy machine may stand still for longer than packing may take.
+PATIENT = replace(DEFAULTS, assign_packing_seconds=LONG)
 
 
 def test_racks_hold_what_they_hold() -> None:
@@ -30,7 +35,7 @@ def test_racks_hold_what_they_hold() -> None:
     state = counted(snapshot.snapshot())
     blocks = BlockProblem(state).blocks
     columns = RackColumns(blocks, [Kind((0,), size) for size in (1, 2, 3)])
-    fitting = RackFitting(blocks, columns, DEFAULTS)
+    fitting = RackFitting(blocks, columns, PATIENT)
     one = blocks.order[-1]
 
     def parts(*sizes: int) -> Counter[Kind]:
@@ -57,7 +62,7 @@ def test_racks_that_best_fit_does_not_find_are_found() -> None:
     scenario = Scenario(f"{nodes} | b2/r2: d1=8").gang("g", part, prefer="block")
     blocks = BlockProblem(counted(scenario.snapshot())).blocks
     five, six, seven = (Kind((0,), size) for size in (5, 6, 7))
-    fitting = RackFitting(blocks, RackColumns(blocks, (five, six, seven)), DEFAULTS)
+    fitting = RackFitting(blocks, RackColumns(blocks, (five, six, seven)), PATIENT)
     one, parts = blocks.order[-1], Counter({six: 2, five: 2})
     # Best fit begins with six nodes of the smaller rack.
     assert fitting.pack(one, parts)
@@ -77,7 +82,7 @@ def test_what_racks_of_a_plan_hold_they_are_found_to_hold(seed: int) -> None:
     for (kind, b, _), n in mine.encoded().used.items():
         inside[b][kind] += n
     columns = RackColumns(mine.blocks, block_rows(mine.blocks, mine.classes).kinds)
-    fitting = RackFitting(mine.blocks, columns, DEFAULTS)
+    fitting = RackFitting(mine.blocks, columns, PATIENT)
     for b, parts in inside.items():
         event(f"parts: {min(3, sum(parts.values()))}")
         assert fitting.pack(b, parts)
