@@ -59,8 +59,19 @@ _PAUSE: Final = 0.05
 _GPU: Final = "nvidia.com/gpu"
 
 
+#: Servers that have the kinds: making each anew costs them more than most tests do.
+_installed: set[str] = set()
+
+
 def install_kinds(api: Api) -> None:
     """The kinds of all, with any fields, and none of their objects; waits until they are served."""
+    if api.url not in _installed:
+        _apply_kinds(api)
+        _installed.add(api.url)
+    wipe_kinds(api)
+
+
+def _apply_kinds(api: Api) -> None:
     for kind, group, version, plural, namespaced in _KINDS:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         api.apply(
@@ -87,7 +98,6 @@ def install_kinds(api: Api) -> None:
                 },
             }
         )
-    wipe_kinds(api)
 
 
 def wipe_kinds(api: Api) -> None:
