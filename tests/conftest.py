@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.cluster.fixtures"]
@@ -14,3 +16,8 @@ settings.register_profile("usual", _PATIENT, derandomize=True, max_examples=60)
 settings.register_profile("thorough", _PATIENT, derandomize=False, max_examples=2000)
 settings.register_profile("exhaustive", _PATIENT, derandomize=False, max_examples=10_000)
 settings.load_profile("usual")
+
+
+def pytest_collection_finish() -> None:
+    # Thousands of tests and all modules stay to the end: garbage collection need not look at them.
+    gc.freeze()
