@@ -101,8 +101,9 @@ def test_it_cools_while_parts_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> 
 def test_single_nodes_come_together_where_it_is_colder() -> None:
     """Of many parts some always leave, the more the warmer it is."""
     left = []
+    snapshot = Instance("mix", {"blocks": 4, "gangs": 60, "scaled": 1.0}, 2).snapshot()
     for temperatures in (((0.3, 0.3),), ((0.3, 0.3), (0.1, 0.1))):
-        state = begun(Instance("sets", {}, 2).snapshot())
+        state = begun(snapshot)
         decode(state, first=False)
         assert state.packs
         state.parameters = replace(DEFAULTS, exchange_temperatures=temperatures)
