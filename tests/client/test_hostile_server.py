@@ -19,6 +19,7 @@ from placement import cluster
 from placement.cli.main import main
 from placement.cluster import ApiError, Cluster
 from placement.resources import NODES
+from tests.waiting import LONG
 
 Write = Callable[[BaseHTTPRequestHandler], None]
 
@@ -215,7 +216,7 @@ def test_an_answer_that_drips_is_given_up(tmp_path: Path) -> None:
         begin = time.monotonic()
         with pytest.raises(ApiError, match="takes too long"):
             connected.request("GET", NODES.path, timeout=1.0)
-        assert time.monotonic() - begin < 20
+        assert time.monotonic() - begin < LONG
 
 
 def test_headers_that_drip_are_given_up(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_headers_that_drip_are_given_up(tmp_path: Path) -> None:
         begin = time.monotonic()
         with pytest.raises(ApiError, match="no answer from the API server"):
             connected.request("GET", NODES.path, timeout=1.0)
-        assert time.monotonic() - begin < 20
+        assert time.monotonic() - begin < LONG
 
 
 def test_an_answer_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
