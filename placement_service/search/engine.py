@@ -10,7 +10,8 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
    plans; where some of what goes before topology may be spent, of whole gangs block by block,
    and where some of all of it may, that comes before everything else.
 3. Decode: place the target greedily, in one order or a few. Where many pods share nodes that
-   comes before blocks, once, with the largest pods first.
+   comes before blocks, once, with the largest pods first, and then domains are filled anew with
+   gangs that add up to them.
 4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
 5. Fill: block after block with whole gangs of the target, then what is left, then a few
    blocks at a time again.
@@ -64,6 +65,7 @@ from placement_service.search.loose_stage import nodes_come_first, settle_loose
 from placement_service.search.master_stage import count, count_tiers, decode, decode_shared
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
+from placement_service.search.refill_stage import refill_domains
 from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
 from placement_service.search.victim_stage import settle_victims
 
@@ -222,6 +224,8 @@ def _improve(state: State) -> None:
             by_nodes = nodes_first and settle_loose(state)
         with stage(Stage.DECODE):
             assigned = decode_shared(state) if ahead is None else ahead.assigned
+        with stage(Stage.EXCHANGE):
+            refill_domains(state)
         with stage(Stage.FILL):
             if ahead is None:
                 assigned = assign_blocks(state) or assigned

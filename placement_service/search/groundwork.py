@@ -36,7 +36,8 @@ from placement_service.search.parameters import DEFAULTS, SearchParameters
 class Ahead:
     """What a search knows that began before the first answer: the best of its plans and what it is
     worth, bounds of all goals, its `target` and `layout`, whether blocks were found for it
-    (`assigned`), and else for which of it (`begun`).
+    (`assigned`), and else for which of it (`begun`), and whether domains were filled anew
+    (`refilled`).
     """
 
     plan: Plan
@@ -46,6 +47,7 @@ class Ahead:
     layout: Layout | None
     assigned: bool
     begun: Plan
+    refilled: bool
 
 
 class Groundwork:

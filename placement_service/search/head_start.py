@@ -28,6 +28,7 @@ from placement_service.search.groundwork import Ahead, Groundwork
 from placement_service.search.incumbent import Report, State, never
 from placement_service.search.loose_stage import nodes_come_first
 from placement_service.search.master_stage import count, decode_shared
+from placement_service.search.refill_stage import refill_domains
 
 
 def nobody() -> None:
@@ -98,6 +99,7 @@ def _begun(
     count(state)
     settle_aggregate(state, most=parameters.aggregate_first_variables)
     assigned = not state.proven and decode_shared(state)
+    refill_domains(state)
     mine = None if state.proven else told(state, most_nodes=parameters.assign_nodes)
     if mine is not None and not mine.leaves_out:
         assigned = assign(mine) or assigned
@@ -111,4 +113,5 @@ def _begun(
         state.layout,
         assigned,
         state.begun,
+        state.refilled,
     )

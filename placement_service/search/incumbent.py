@@ -96,6 +96,8 @@ class State:
         self.counted_places: Bounds | None = None
         #: The plan whose parts were exchanged last.
         self.exchanged: Plan | None = None
+        #: Whether domains were filled anew, all at once.
+        self.refilled = False
         #: The floors for which whole gangs were sought for blocks of unlike racks.
         self.filled: Floors = ()
         self.phase = "bound"
@@ -313,6 +315,7 @@ class State:
         may be spent.
         """
         self.target, self.layout, self.begun = ahead.target, ahead.layout, ahead.begun
+        self.refilled = ahead.refilled
         for i, bound in enumerate(ahead.bounds):
             self._tighten(i, bound)
         if not self._accept(ahead.plan, ahead.worth):

@@ -71,7 +71,7 @@ def decode_shared(state: State) -> bool:
     """Places the target, the largest pods first, where many pods share nodes: blocks are counted in
     whole nodes, and say little of what finds room there. Returns whether all found room.
     """
-    if state.left <= 0 or _shared(state.problem) < state.parameters.shared_nodes:
+    if state.left <= 0 or shared(state.problem) < state.parameters.shared_nodes:
         return False
     if not state.packs:
         state.phase = "decode"
@@ -81,7 +81,7 @@ def decode_shared(state: State) -> bool:
     return state.packs
 
 
-def _shared(problem: Problem) -> float:
+def shared(problem: Problem) -> float:
     """The share of all GPUs asked for that is for pods of which a node holds two."""
     asked = np.zeros(problem.class_count, dtype=np.int64)
     for gang in problem.pending:

@@ -228,6 +228,12 @@ class SearchParameters:
     #: Where pods that share nodes ask for this share of all GPUs, the target is placed before
     #: blocks are sought.
     shared_nodes: float = 0.2
+    #: Filling domains anew: attempts for all of them, domains that are filled again at once, the
+    #: share of the time, and so many without success end it.
+    refill_attempts: int = 2
+    refill_domains: tuple[int, int] = (3, 10)
+    refill_share: float = 0.5
+    refill_in_vain: int = 400
 
     #: Variables up to which the exact model is tried on the whole problem.
     exact_variables: int = 60_000
