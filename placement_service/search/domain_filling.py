@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,14 +78,18 @@ class DomainFilling:
         #: The way to count that has least left.
         self._scarce = max(range(len(asked)), key=lambda k: (asked[k] / offered[k], asked[k]))
 
-    def fill(self, domains: Sequence[int], content: Content) -> dict[int, Content] | None:
-        """What each of some domains gets of all this; None where not all of it finds room."""
+    def fill(
+        self, domains: Sequence[int], content: Content, *, until: Callable[[], bool]
+    ) -> dict[int, Content] | None:
+        """What each of some domains gets of all this; None where not all of it finds room, or
+        `until` says that time is up.
+        """
         order = list(domains)
         self._random.shuffle(order)
         filling = _Filling(self._counted, self._scarce, order, content)
-        gaps = [d for d in order if not filling.fill_whole(d)]
-        gaps = [d for d in gaps if not filling.fill_gap(d)]
-        return filling.found if filling.pour(gaps) else None
+        gaps = [d for d in order if not (until() or filling.fill_whole(d))]
+        gaps = [d for d in gaps if not (until() or filling.fill_gap(d))]
+        return None if until() or not filling.pour(gaps) else filling.found
 
 
 class _Filling:

@@ -116,10 +116,13 @@ class _Refill:
         content, domains = _together(self.held), sorted(self.held)
         found = self.held
         for _ in range(self.state.parameters.refill_attempts):
-            other = self._filling.fill(domains, content)
+            other = self._filling.fill(domains, content, until=self._is_over)
             if other is not None and _cost(other) < _cost(found):
                 found = other
         return found is self.held or self._take(found)
+
+    def _is_over(self) -> bool:
+        return self.state.left <= 0
 
     def fill_some(self) -> None:
         """Fills some domains again at a time, as long as that helps."""
@@ -129,7 +132,7 @@ class _Refill:
         to_save = self._most_to_save()
         while to_save > 0 and in_vain < p.refill_in_vain and state.left > until:
             before = {d: now[d] for d in self._some(now)}
-            found = self._filling.fill(sorted(before), _together(before))
+            found = self._filling.fill(sorted(before), _together(before), until=self._is_over)
             gain = -1 if found is None else _cost(before) - _cost(found)
             in_vain = 0 if gain > 0 else in_vain + 1
             if found is not None and gain >= 0:

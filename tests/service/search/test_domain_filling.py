@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from placement_service.search.domain_filling import (
     Part,
     domains_of,
 )
+from placement_service.search.incumbent import never
 
 SIZES = (1, 2, 4, 8)
 
@@ -35,10 +37,15 @@ def counted(gangs: list[tuple[int, int]], nodes: list[list[int]]) -> tuple[Count
 
 
 def filled(
-    gangs: list[tuple[int, int]], nodes: list[list[int]], *, seed: int = 1
+    gangs: list[tuple[int, int]],
+    nodes: list[list[int]],
+    *,
+    seed: int = 1,
+    until: Callable[[], bool] = never,
 ) -> dict[int, Content] | None:
     all_there_is, content = counted(gangs, nodes)
-    return DomainFilling(all_there_is, content, seed=seed).fill(range(len(nodes)), content)
+    filling = DomainFilling(all_there_is, content, seed=seed)
+    return filling.fill(range(len(nodes)), content, until=until)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -76,6 +83,10 @@ def test_room_may_be_left_where_there_is_more_than_enough() -> None:
     found = filled([(7, 1), (7, 1)], [[10], [10]])
     assert found is not None
     assert domains_of(found.values()) == 2
+
+
+def test_nothing_is_found_once_time_is_up() -> None:
+    assert filled([(3, 1)], [[3]], until=lambda: True) is None
 
 
 def test_what_finds_no_room_is_told() -> None:
