@@ -26,6 +26,9 @@ from placement_service.formulation.indices import GangIdx
 #: Sums that are tried for one domain with one part.
 MOST_SUMS = 200
 
+#: What a domain may have at most in the scarcest way to count: sums are found bit by bit.
+MOST_ROOM = 50_000
+
 #: Sizes of a part that are tried: of a gang that no domain holds, and of one that fills a gap.
 LARGE_PARTS, SMALL_PARTS = 6, 8
 
@@ -75,8 +78,18 @@ class DomainFilling:
         self._random = random.Random(seed)
         asked = counted.takes(content)
         offered = np.maximum(1, counted.room.sum(axis=0))
-        #: The way to count that has least left.
-        self._scarce = max(range(len(asked)), key=lambda k: (asked[k] / offered[k], asked[k]))
+        #: The way to count that has least left, -1 where nothing is counted.
+        self._scarce = max(
+            range(len(asked)), key=lambda k: (asked[k] / offered[k], asked[k]), default=-1
+        )
+
+    @property
+    def usable(self) -> bool:
+        """Whether something is counted, and not too finely for sums."""
+        return (
+            self._scarce >= 0
+            and int(self._counted.room[:, self._scarce].max(initial=0)) <= MOST_ROOM
+        )
 
     def fill(
         self, domains: Sequence[int], content: Content, *, until: Callable[[], bool]

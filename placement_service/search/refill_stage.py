@@ -47,7 +47,7 @@ def refill_domains(state: State) -> None:
     if gangs:
         state.phase = "refill"
         refill = _Refill(state, level, gangs)
-        if state.refilled or refill.fill_all():
+        if refill.usable and (state.refilled or refill.fill_all()):
             refill.fill_some()
         state.refilled = True
 
@@ -92,6 +92,10 @@ class _Refill:
         seed = state.parameters.seed
         self._filling = DomainFilling(self._counted(), _together(self.held), seed=seed)
         self._random = random.Random(seed)
+
+    @property
+    def usable(self) -> bool:
+        return self._filling.usable
 
     def _counted(self) -> Counted:
         """What units count, and what domains have beside all that stays."""

@@ -89,6 +89,15 @@ def test_nothing_is_found_once_time_is_up() -> None:
     assert filled([(3, 1)], [[3]], until=lambda: True) is None
 
 
+@pytest.mark.parametrize(("room", "usable"), [([[20]], True), ([[1 << 40]], False), ([[]], False)])
+def test_what_is_not_counted_or_too_finely_is_left_alone(
+    room: list[list[int]], usable: bool
+) -> None:
+    part = Part(GangIdx(0), 0)
+    counted = Counted({part: np.ones(len(room[0]), dtype=np.int64)}, np.array(room, dtype=np.int64))
+    assert DomainFilling(counted, Counter({part: 3}), seed=1).usable is usable
+
+
 def test_what_finds_no_room_is_told() -> None:
     assert filled([(3, 1)], [[2]]) is None
     assert filled([(1, 8)], [[4, 4]]) is None
