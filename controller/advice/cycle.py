@@ -134,8 +134,17 @@ class AdviceCycle:
             elif self._cache.is_synced:
                 self.once()
             self._heartbeat.step(Step.COLLECT)
-            self._cache.wait(revision, _IDLE)
+            self._cache.wait(revision, self._pause())
             self._authority.wait(_TICK)
+
+    def _pause(self) -> float:
+        """How long nothing has to be done unless something changes: until a new gang is due."""
+        due = (
+            since + self._options.idle_window - self._clock()
+            for one, since in self._since.items()
+            if one not in self._asked_at
+        )
+        return min([_IDLE, *(left for left in due if left > 0)])
 
     def once(self) -> None:
         """One cycle."""

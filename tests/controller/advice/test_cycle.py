@@ -35,6 +35,7 @@ class World:
     stands: bool = True
     not_before: float = 0.0
     timeout: float = 0.0
+    idle_window: float = 0.0
     released: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -44,7 +45,7 @@ class World:
             AdviceOptions(
                 policy=v1.Policy(),
                 time_limit=1.0,
-                idle_window=0.0,
+                idle_window=self.idle_window,
                 advice_ttl=60.0,
                 advice_timeout=self.timeout,
                 retry=10.0,
@@ -120,6 +121,19 @@ def world() -> World:
     world.pod("g-0")
     assert world.asked_after(0.0) == 1
     return world
+
+
+def test_a_new_gang_is_asked_about_as_soon_as_it_is_due() -> None:
+    """Also in a cluster in which nothing else happens."""
+    world = World(idle_window=0.3)
+    world.node("a")
+    world.pod("g-0")
+    assert world.asked_after(0.0) == 0
+    assert world.cycle._pause() == pytest.approx(0.3)
+    assert world.asked_after(0.2) == 0
+    assert world.cycle._pause() == pytest.approx(0.1)
+    assert world.asked_after(0.2) == 1
+    assert world.cycle._pause() == 1.0
 
 
 def test_a_gang_without_a_place_is_asked_about_again_and_again(world: World) -> None:
