@@ -17,7 +17,7 @@ from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.indices import GangIdx, LevelIdx
+from placement_service.formulation.indices import ClassIdx, GangIdx, LevelIdx
 from placement_service.formulation.plan import Plan, is_placed
 from placement_service.formulation.problem import Gang, Problem, Scope
 
@@ -63,6 +63,7 @@ class ExactVariables:
         for g in self.gangs:
             for d in g.demands:
                 count[d.pod_class] = count.get(d.pod_class, 0) + d.count
+        self._total = sum(count.values())
         self.pod_classes = sorted(count)
         self.pod_class_at = {s: k for k, s in enumerate(self.pod_classes)}
         #: Nodes that nothing runs on and that were not taken from [N].
@@ -82,6 +83,7 @@ class ExactVariables:
         self.at_class: dict[tuple[int, int], dict[int, Var]] = {}
         self.load: dict[tuple[int, int], list[Var]] = {}
         self._units()
+        self._sorted: dict[LevelIdx, dict[ClassIdx, dict[int, list[ClassCount]]]] = {}
         self.u: dict[tuple[GangIdx, int], dict[int, Var]] = {}
         self._scopes()
 
@@ -171,18 +173,29 @@ class ExactVariables:
 
     def by_domain(self, level: LevelIdx, classes: Bools) -> dict[int, list[ClassCount]]:
         """Units of some pod classes by domain; domains without any are absent."""
-        domain = self.problem.levels[level].domain
         found: dict[int, list[ClassCount]] = {}
-        for (g, d, j), v in self.x.items():
-            s = self.problem.gangs[g].demands[d].pod_class
-            at = int(domain[self.classes[j].nodes[0]])
-            if at >= 0 and classes[s]:
-                found.setdefault(at, []).append(ClassCount(v, s))
+        for pod_class, by_domain in self._units_by(level).items():
+            for at, units in by_domain.items() if classes[pod_class] else ():
+                found.setdefault(at, []).extend(units)
         return found
+
+    def _units_by(self, level: LevelIdx) -> dict[ClassIdx, dict[int, list[ClassCount]]]:
+        """All units by pod class and domain of a level, sorted once for all rules that ask."""
+        if level not in self._sorted:
+            domain = self.problem.levels[level].domain
+            place = [int(domain[c.nodes[0]]) for c in self.classes]
+            found: dict[ClassIdx, dict[int, list[ClassCount]]] = {}
+            for (g, d, j), v in self.x.items():
+                s = self.problem.gangs[g].demands[d].pod_class
+                if place[j] >= 0:
+                    here = found.setdefault(s, {}).setdefault(place[j], [])
+                    here.append(ClassCount(v, s))
+            self._sorted[level] = found
+        return self._sorted[level]
 
     def total_units(self) -> int:
         """All units of the model's gangs, extras included."""
-        return sum(d.count for g in self.gangs for d in g.demands)
+        return self._total
 
 
 def is_single(gang: Gang, scope: Scope) -> bool:

@@ -18,6 +18,9 @@ def post(model: DomainCounts, rule: Affinity) -> None:
     anchors = model.by_domain(rule.level, rule.anchors)
     without_match = model.by_domain(rule.level, rule.carriers & ~rule.self_matching)
     every = [v for here in anchors.values() for v in counts(here)]
+    #: Whether no anchor is placed: carriers that match themselves are then the first ones.
+    first = cp.new_bool_var("")
+    cp.add(cp_model.LinearExpr.sum(every) == 0).only_enforce_if(first)
     solos: list[Var] = []
     total = model.total_units()
     for at, units in carriers.items():
@@ -31,7 +34,7 @@ def post(model: DomainCounts, rule: Affinity) -> None:
         solo = cp.new_bool_var("")
         solos.append(solo)
         cp.add(near + solo >= there)
-        cp.add(cp_model.LinearExpr.sum(every) == 0).only_enforce_if(solo)
+        cp.add_implication(solo, first)
         alone = counts(without_match.get(at, ()))
         cp.add(cp_model.LinearExpr.sum(alone) == 0).only_enforce_if(solo)
     cp.add(cp_model.LinearExpr.sum(solos) <= 1)
