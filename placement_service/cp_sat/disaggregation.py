@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from placement_service.cp_sat.domain_forest import ROOT, Forest
 from placement_service.cp_sat.node_classes import NodeClass, sorts_of
-from placement_service.cp_sat.part_types import Content, Kind, Kinds, Opened, Piece
+from placement_service.cp_sat.part_types import Content, Kinds, Opened, Piece
 from placement_service.cp_sat.tally import Large, Load, Tally, UnitsOfParts
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, units_of
@@ -137,7 +137,7 @@ class Disaggregation:
         large = [p for p in tally.large if p.kind == kind]
         if large:
             for (_, piece), part in zip(todo, (p for p in large if p.there), strict=True):
-                self._large(k, piece, part)
+                self._large(piece, part)
             return
         left: dict[_Opened, int] = {}
         for whole, table in ((None, tally.empty), (True, tally.whole), (False, tally.apart)):
@@ -170,7 +170,7 @@ class Disaggregation:
             }
             self._openings(content, openings, v, amounts)
 
-    def _large(self, k: Kind, piece: Piece, part: Large[int]) -> None:
+    def _large(self, piece: Piece, part: Large[int]) -> None:
         opened = piece.apart
         for (v, i, choice), count in part.units.items():
             if count:
