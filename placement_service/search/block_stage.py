@@ -41,17 +41,6 @@ def fill_blocks(state: State, *, anew: bool) -> None:
         return
 
 
-def swap_blocks(state: State) -> None:
-    """A better plan by opening a few blocks of this one at a time, where all found room."""
-    mine = told(state) if state.packs else None
-    if mine is None or mine.blocks.mixed:
-        return
-    try:
-        BlockSwaps(mine, mine.encoded()).run()
-    except TooManyPatterns:
-        return
-
-
 def told(state: State, *, most_nodes: int = 0) -> BlockProblem | None:
     """The problem as blocks; None where they say too little, or there is no time. With more nodes
     than models of blocks are for, or `most_nodes`, too, and with too many pools.

@@ -18,21 +18,17 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
 
 
-def settle_configurations(state: State, *, unlike: bool) -> bool:
-    """Bounds and plans of what gets room, where rows leave open what can be admitted, and the nodes
-    of a domain are `unlike` or are not.
+def settle_configurations(state: State) -> bool:
+    """Bounds and plans of what gets room, where rows leave that open and nodes of a domain are
+    unlike.
 
     Returns whether it found a better plan.
     """
-    # Where nodes are alike, rows say nearly the same of gangs of equal value.
-    able = (TierName.ADMITTED, *((TierName.WAITING,) if unlike else ()))
-    if state.open_tier not in able or state.left <= 0:
+    if state.open_tier not in (TierName.ADMITTED, TierName.WAITING) or state.left <= 0:
         return False
     found = state.configurations
-    if found is None or (state.layout is not None and len(found.accepts) < 2):
-        # The patterns of the master say the same.
-        return False
-    if unlike != found.unlike:
+    if found is None or not found.unlike:
+        # Rows say nearly the same.
         return False
     state.phase = "configure"
     with state.ground.configuration_master() as master:

@@ -14,18 +14,16 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
    gangs that add up to them.
 4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
 5. Fill: block after block with whole gangs of the target, then what is left, then a few
-   blocks at a time again.
-6. Configure: the same columns where nodes are alike. Then decode and exchange again, and swap
-   blocks.
-7. Places: which gangs can lie whole where they prefer to, a bound of topology.
-8. Aggregate: units on nodes without domains first (where no gang requires a domain, that comes
+   blocks at a time again. Then decode in other orders, and exchange again.
+6. Places: which gangs can lie whole where they prefer to, a bound of topology.
+7. Aggregate: units on nodes without domains first (where no gang requires a domain, that comes
    after decoding, where hardly any names one before it, and where nodes hold pods of sizes that
    are no multiples of each other after counting); then the model that counts alike
    parts of gangs together settles goal after goal where it is small enough; where it is very
    small a second time, after finding out which parts fit into which domains together. Where it is
    tiny it comes after counting, and where it is small before blocks are filled.
-9. Improve: both models settle neighbourhoods, one after another.
-10. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
+8. Improve: both models settle neighbourhoods, one after another.
+9. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
    with every rule; then neighbourhoods continue.
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
@@ -53,7 +51,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.alike_nodes import NoPlaces, alike_nodes
 from placement_service.search.assign_stage import assign_blocks
-from placement_service.search.block_stage import fill_blocks, swap_blocks
+from placement_service.search.block_stage import fill_blocks
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.exchange_stage import exchange_parts
@@ -238,7 +236,7 @@ def _improve(state: State) -> None:
                 by_nodes = settle_loose(state, plans=True, most_named=few)
         with stage(Stage.CONFIGURE):
             # Placing gangs one after another does not come near.
-            configured = settle_configurations(state, unlike=True)
+            configured = settle_configurations(state)
         with stage(Stage.FILL):
             fill_unlike_blocks(state)
         with stage(Stage.DECODE):
@@ -256,21 +254,14 @@ def _improve(state: State) -> None:
                 exchange_parts(state)
         with stage(Stage.AGGREGATE):
             settle_aggregate(state, most=state.parameters.aggregate_early_variables)
-        # Where racks tell what fits, that is far cheaper than configurations.
         with stage(Stage.FILL):
             if not by_nodes:
                 fill_blocks(state, anew=not assigned)
-        with stage(Stage.CONFIGURE):
-            configured = settle_configurations(state, unlike=False) or configured
         with stage(Stage.DECODE):
-            packed = state.packs
             if not configured:
                 decode(state, first=False)
         with stage(Stage.EXCHANGE):
             exchange_parts(state)
-        if state.packs and not packed:
-            with stage(Stage.FILL):
-                swap_blocks(state)
     with stage(Stage.COUNT):
         count_places(state)
     with stage(Stage.AGGREGATE):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -344,8 +343,7 @@ def thoroughly(state: State) -> None:
 STAGES = (
     master_stage.count,
     count_places,
-    partial(settle_configurations, unlike=True),
-    partial(settle_configurations, unlike=False),
+    settle_configurations,
     settle_loose,
     settle_aggregate,
     thoroughly,

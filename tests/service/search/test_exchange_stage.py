@@ -68,7 +68,7 @@ def test_parts_of_racks_come_together() -> None:
 def test_parts_of_unlike_nodes_come_closer_with_their_small_pods() -> None:
     snapshot = Instance("cpu_shapes", {"blocks": 3, "gangs": 40, "load": 1.5}).snapshot()
     state = begun(snapshot)
-    settle_configurations(state, unlike=True)
+    settle_configurations(state)
     before = state.worth
     split = domains(state)
     exchange_parts(state)

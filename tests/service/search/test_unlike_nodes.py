@@ -38,8 +38,7 @@ def test_unlike_racks_are_filled_to_a_bound_that_rows_do_not_reach() -> None:
     state = begun(formulate(snapshot, POLICY))
     count(state)
     before = state.bounds[0]
-    assert not settle_configurations(state, unlike=False)
-    assert settle_configurations(state, unlike=True)
+    assert settle_configurations(state)
     assert state.worth.values[0] <= state.bounds[0] < before
     assert state.bounds[0] - state.worth.values[0] <= 0.01 * state.bounds[0]
     bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
@@ -50,7 +49,7 @@ def test_where_cheap_configurations_lack_much_all_that_a_better_filling_may_use_
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
     state = begun(formulate(snapshot, POLICY))
     count(state)
-    assert settle_configurations(state, unlike=True)
+    assert settle_configurations(state)
     # Those that cost at most the usual slack admit 3 GPUs less.
     assert state.worth.values[0] == state.bounds[0]
 
@@ -76,7 +75,7 @@ def test_another_master_knows_the_columns_of_the_first() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
     state = begun(formulate(snapshot, POLICY))
     count(state)
-    settle_configurations(state, unlike=True)
+    settle_configurations(state)
     with state.ground.configuration_master() as master:
         known = master.columns.lp.columns
         terms, before = state.goals[0].terms(master), len(known)
@@ -92,7 +91,7 @@ def test_what_may_be_spent_buys_whole_gangs(share: float, whole: bool) -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
     state = begun(formulate(snapshot, POLICY))
     count(state)
-    settle_configurations(state, unlike=True)
+    settle_configurations(state)
     before = state.worth.of(TierName.TOPOLOGY)[0]
     assert before > 5 * UNITS_PER_DOMAIN
     # Nothing may be spent yet.
