@@ -48,6 +48,7 @@ from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import Bounds, to_solution
 from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.tiers import has_goals_of
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.alike_nodes import NoPlaces, alike_nodes
 from placement_service.search.assign_stage import assign_blocks
@@ -175,7 +176,9 @@ def _prove(
     """Bounds from a looser problem, where it `tells` any; its plans may break rules, so they are
     dropped, except where it differs in the queues alone, which every plan is held against.
     """
-    if relaxation is None:
+    if relaxation is None or not (relaxation.apart or has_goals_of(state.problem, relaxation)):
+        # Bounds are told goal by goal. In one of them a gang may have to run that may go in the
+        # other, and then it has goals of its own.
         return
     late = time.monotonic() + state.at_most(state.left * state.parameters.relaxation_share)
     if relaxation.apart:
