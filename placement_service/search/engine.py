@@ -245,7 +245,8 @@ def _improve(state: State) -> None:
         with stage(Stage.DECODE):
             if not assigned and not configured and not by_nodes:
                 decode(state, first=True)
-            if any(g.base >= 0 for g in state.problem.gangs):
+            sets = any(g.base >= 0 for g in state.problem.gangs)
+            if sets:
                 # Placing gangs in another order finds room for sets long before block swaps do.
                 decode(state, first=False)
         with stage(Stage.AGGREGATE):
@@ -261,7 +262,7 @@ def _improve(state: State) -> None:
             if not by_nodes:
                 fill_blocks(state, anew=not assigned)
         with stage(Stage.DECODE):
-            if not configured:
+            if not (configured or sets):
                 decode(state, first=False)
         with stage(Stage.EXCHANGE):
             exchange_parts(state)
