@@ -41,8 +41,11 @@ class Spread(Rule):
         if not (self.carriers[pod_class] or self.counted[pod_class]):
             return None
         counts = self.base + pods[0]
-        outside = not self.carriers[pod_class]
-        return np.append(counts + 1 - self._floor(counts) <= self.max_skew, outside)
+        able = counts + 1 - self._floor(counts) <= self.max_skew
+        if self.carriers[pod_class]:
+            return np.append(able, False)
+        # Others are only in the way of what is spread there.
+        return np.append(able | ~(pods[1] + pods[2] > 0), True)
 
     def holds(self, pods: Ints) -> bool:
         counts = self.base + pods[0]

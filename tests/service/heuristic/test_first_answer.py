@@ -113,6 +113,24 @@ def test_domains_that_let_nobody_in_are_not_tried(monkeypatch: pytest.MonkeyPatc
     assert tried <= 12
 
 
+@pytest.mark.parametrize(("even", "placed"), [(3, ["crowd"]), (2, ["even"])])
+def test_pods_that_are_only_counted_keep_the_skew_where_others_are_spread(
+    even: int, placed: list[str]
+) -> None:
+    """Three of the oldest gang do not fit; where two lie, a rack may have no two more than the
+    other one."""
+    cluster = Scenario("r1: x1=8 x2=6 | r2: x3=8 x4=6")
+    spread_out = Group(
+        "w", pods=even, gpus=8, labels={"app": "x"}, spread=(spread("rack", app="x"),)
+    )
+    crowd = Group("w", pods=2, gpus=3, labels={"app": "x"})
+    asked = cluster.gang("even", spread_out, waited=60).gang("crowd", crowd, pack="rack")
+    snapshot = asked.snapshot()
+    answer = first_answer(formulate(snapshot, Policy()))
+    names = [snapshot.gangs[a.gang].name.rsplit("/")[-1] for a in answer.assignments]
+    assert list(dict.fromkeys(names)) == placed
+
+
 @pytest.mark.parametrize("instance", SMALL_FAMILIES, ids=str)
 def test_the_oldest_come_first_where_there_is_time_for_one_order_only(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
