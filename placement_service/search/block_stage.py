@@ -61,13 +61,23 @@ def _fill(mine: BlockProblem) -> Filled | None:
     """Fills one block after another, where nothing is begun, then places the rest in all blocks
     at once.
     """
-    begun = mine.encoded(mine.state.begun) if mine.state.begun else None
+    begun = _begun(mine)
     held = _block_after_block(mine) if begun is None else begun.whole
     if mine.state.left <= mine.parameters.least_seconds:
         return begun
     model = mine.model(mine.blocks.order, mine.wanted, held=held, pooled=True)
     found = settle(mine, model, effort=mine.parameters.block_rest_effort, start=begun)
     return begun if found is None else found
+
+
+def _begun(mine: BlockProblem) -> Filled | None:
+    """What is begun; None where gangs that stay do not lie as they do there: it may need their
+    nodes.
+    """
+    plan = mine.state.begun
+    if not plan or any(plan.get(g) != units for g, units in mine.fixed.items()):
+        return None
+    return mine.encoded(plan)
 
 
 def _block_after_block(mine: BlockProblem) -> Held:

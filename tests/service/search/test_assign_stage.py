@@ -202,6 +202,20 @@ def test_without_a_model_of_the_rest_filling_goes_on_with_the_guess(
     assert [one.whole for one in started] == [begun.whole]
 
 
+def test_what_is_begun_is_nothing_to_fill_where_others_stay_on_its_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = counted(scattered(1, blocks=3, gangs=30), replace(DEFAULTS, assign_share=1.0))
+    assert not assign_blocks(state)
+    monkeypatch.setattr(block_stage, "settle", lambda *_, **__: None)
+    monkeypatch.setattr(block_stage, "_block_after_block", lambda mine: {})
+    alike = {g: units for g, units in state.begun.items() if state.plan.get(g) == units}
+    assert block_stage._fill(BlockProblem(state, alike)) is not None
+    others = {g: units for g, units in state.plan.items() if state.begun.get(g, units) != units}
+    assert others
+    assert block_stage._fill(BlockProblem(state, others)) is None
+
+
 def test_what_names_no_block_gets_one_where_the_blocks_that_are_left_have_no_room() -> None:
     # Small pods of the gang in the second block need a node that the single pod would take.
     scenario = Scenario("b1/r1: a1=8 a2=8 | b2/r2: c1=8 c2=8 c3=8")
