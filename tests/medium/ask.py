@@ -87,18 +87,18 @@ class Asked:
             for solution in found:
                 self._note(by, solution, Plan(*names.plan(solution.assignments)))
         except Exception:  # whatever it is, it is a fault of the engine
-            self.faults.append(f"{by}: {traceback.format_exc()}")
+            self.faults.append(f"{self.variant.name} by {by}: {traceback.format_exc()}")
         return self.answers[-1] if self.answers else None
 
     def _note(self, by: str, solution: Solution, plan: Plan) -> None:
         broken, score = self.judge.judge(*plan)
         if score is None:
-            self.faults.append(f"{by}, {solution.phase}: {broken[0]}")
+            self.faults.append(f"{self.variant.name} by {by} ({solution.phase}): {broken[0]}")
             return
         for tier in solution.tiers:
             if abs(tier.value - score.value(tier.name)) > SAME:
                 told = f"{tier.name.value} is {score.value(tier.name):g}, not {tier.value:g}"
-                self.faults.append(f"{by}, {solution.phase}: {told}")
+                self.faults.append(f"{self.variant.name} by {by} ({solution.phase}): {told}")
         self.answers.append(Answer(by, solution, plan, score))
 
     def confront(self, by: str, plan: Plan) -> bool:
