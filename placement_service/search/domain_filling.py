@@ -133,7 +133,7 @@ class _Filling:
         for gang in sorted(large, key=lambda g: -self._items[g].weight)[:MOST_LARGE]:
             content = self._items[gang].content
             part = max(content, key=lambda p: (self._weight(p), content[p]))
-            able = min(content[part] - 1, self._able(part, self._counted.room[domain]))
+            able = min(content[part], self._able(part, self._counted.room[domain]))
             for n in range(able, max(0, able - LARGE_PARTS), -1):
                 if self._add_up(domain, part, n):
                     return True
@@ -144,7 +144,7 @@ class _Filling:
         left = {p: n for item in self._items.values() for p, n in item.content.items()}
         small = sorted(filter(self._weight, left), key=lambda p: (self._weight(p), -left[p]))
         for part in small[:MOST_SMALL]:
-            able = min(left[part] - 1, self._able(part, self._counted.room[domain]), SMALL_PARTS)
+            able = min(left[part], self._able(part, self._counted.room[domain]), SMALL_PARTS)
             for n in range(1, able + 1):
                 if self._add_up(domain, part, n):
                     return True
@@ -211,9 +211,9 @@ class _Filling:
             del self._items[able[i]]
         if part is not None:
             found[part] += units
-            # A part is never all that is left of a gang.
-            rest = self._items[part.gang].content - Counter({part: units})
-            self._items[part.gang] = self._item(rest)
+            rest = self._items.pop(part.gang).content - Counter({part: units})
+            if rest:
+                self._items[part.gang] = self._item(rest)
         return True
 
 

@@ -65,6 +65,14 @@ def test_a_gang_that_no_domain_holds_is_split_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_a_gang_that_gives_a_few_pods_is_not_there_whole_as_well(seed: int) -> None:
+    found = filled([(3, 1), (3, 1)], [[4], [2]], seed=seed)
+    assert found is not None
+    assert domains_of(found.values()) == 3
+    assert sum(found.values(), Counter()).total() == 6
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_a_few_small_pods_fill_a_gap(seed: int) -> None:
     """Nothing adds up to an odd number: one gang of small pods gives one to each."""
     found = filled([(2, 8), (2, 8), (2, 1)], [[8, 8, 1], [8, 8, 1]], seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -17,10 +18,11 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge.verify import verify
+from placement_service.search.domain_filling import Content, DomainFilling
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count, decode_shared
 from placement_service.search.refill_stage import refill_domains
-from tests.scenario import Group, Scenario
+from tests.scenario import Group, Scenario, near
 
 
 def begun(snapshot: Snapshot, plan: Plan | None = None) -> State:
@@ -49,14 +51,21 @@ def pods(plan: Plan) -> Counter[tuple[int, int]]:
     return sum((Counter({(g, d): n}) for g, units in plan.items() for d, _, n in units), Counter())
 
 
-@pytest.mark.parametrize("load", [1.0, 1.15])
-def test_the_same_pods_lie_in_fewer_domains(load: float) -> None:
-    sizes = {"blocks": 2, "racks": 6, "nodes": 8, "gangs": 40}
-    snapshot = Instance("shared", {**sizes, "load": load}, 1).snapshot()
+@pytest.mark.parametrize(
+    ("load", "gangs", "before", "after"), [(1.0, 40, 3, 0), (1.0, 20, 9, 4), (1.15, 20, 8, 7)]
+)
+def test_the_same_pods_lie_in_fewer_domains(
+    load: float, gangs: int, before: int, after: int
+) -> None:
+    """In all three cases no plan has less, or only one domain less."""
+    sizes = {"blocks": 2, "racks": 6, "nodes": 8, "gangs": gangs, "load": load}
+    snapshot = Instance("shared", sizes, 1).snapshot()
     state = begun(snapshot)
-    before, there = domains(state), pods(state.plan)
+    there = pods(state.plan)
+    assert domains(state) == before
     refill_domains(state)
-    assert domains(state) < before
+    assert domains(state) == after
+    assert state.refilled
     assert pods(state.plan) == there
     solution = to_solution(state.problem, state.plan)
     assert not verify(snapshot, Policy(), name_pods(snapshot, solution.assignments))
@@ -90,6 +99,66 @@ def test_gangs_that_say_more_of_where_they_lie_stay() -> None:
     refill_domains(state)
     assert domains(state) == 0
     assert all(state.plan[GangIdx(i)] == before[GangIdx(i)] for i in (4, 5))
+
+
+def test_gangs_of_a_set_stay() -> None:
+    """They belong near each other, too."""
+    asked = adding_up("x5=8").gang("base", pods=1, gpus=4, prefer="rack")
+    asked = asked.gang("scaled", pods=1, gpus=4, prefer="rack", base="base")
+    state = begun(asked.snapshot(), placed(*SPLIT, {(0, 4): 1}, {(0, 4): 1}))
+    before = state.plan
+    refill_domains(state)
+    assert domains(state) == 0
+    assert all(state.plan[GangIdx(i)] == before[GangIdx(i)] for i in (4, 5))
+
+
+def test_pods_that_avoid_each_other_stay() -> None:
+    """They would find no two nodes in the smaller rack."""
+    apart = Group("p", pods=2, gpus=1, away=(near("host", group="p"),))
+    asked = adding_up("x5=1 x6=1").gang("apart", apart, prefer="rack")
+    state = begun(asked.snapshot(), placed(*SPLIT, {(0, 4): 1, (0, 5): 1}))
+    before = state.plan
+    refill_domains(state)
+    assert domains(state) == 0
+    assert state.plan[GangIdx(4)] == before[GangIdx(4)]
+
+
+def test_a_gang_that_prefers_a_domain_for_a_part_of_it_stays() -> None:
+    asked = adding_up("x5=4").gang(
+        "part", Group("a", pods=1, gpus=2, prefer="rack"), Group("b", pods=1, gpus=2)
+    )
+    state = begun(asked.snapshot(), placed(*SPLIT, {(0, 4): 1, (1, 4): 1}))
+    before = state.plan
+    refill_domains(state)
+    assert domains(state) == 0
+    assert state.plan[GangIdx(4)] == before[GangIdx(4)]
+
+
+def test_large_pods_get_nodes_before_small_ones() -> None:
+    """A small pod would use the small node first, and then the fourth large one finds none."""
+    asked = Scenario("b/r1: x1=7 x2=2 | b/r2: x3=7 x4=2")
+    for i in range(2):
+        asked = asked.gang(f"s{i}", pods=1, gpus=1, prefer="rack")
+        asked = asked.gang(f"t{i}", pods=4, gpus=2, prefer="rack")
+    split = {(0, 0): 1}, {(0, 0): 3, (0, 3): 1}, {(0, 2): 1}, {(0, 2): 3, (0, 1): 1}
+    state = begun(asked.snapshot(), placed(*split))
+    assert domains(state) == 2
+    refill_domains(state)
+    assert domains(state) == 0
+
+
+def test_what_nodes_do_not_hold_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = begun(adding_up().snapshot(), placed(*SPLIT))
+    before = state.plan
+
+    def all_in_one(
+        self: DomainFilling, domains: Sequence[int], content: Content, **options: object
+    ) -> dict[int, Content]:
+        return {d: content if d == domains[0] else Counter() for d in domains}
+
+    monkeypatch.setattr(DomainFilling, "fill", all_in_one)
+    refill_domains(state)
+    assert state.plan is before
 
 
 def test_where_hardly_any_pods_share_nodes_nothing_is_filled_anew() -> None:
