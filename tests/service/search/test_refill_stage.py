@@ -151,12 +151,14 @@ def test_what_nodes_do_not_hold_is_not_taken(monkeypatch: pytest.MonkeyPatch) ->
     state = begun(adding_up().snapshot(), placed(*SPLIT))
     before = state.plan
 
-    def all_in_one(
+    def one_too_many(
         self: DomainFilling, domains: Sequence[int], content: Content, **options: object
     ) -> dict[int, Content]:
-        return {d: content if d == domains[0] else Counter() for d in domains}
+        """Eleven pods in the first rack, and nine in the second."""
+        first = Counter({part: n for part, n in content.items() if part.gang in (0, 2)})
+        return {0: first, 1: content - first}
 
-    monkeypatch.setattr(DomainFilling, "fill", all_in_one)
+    monkeypatch.setattr(DomainFilling, "fill", one_too_many)
     refill_domains(state)
     assert state.plan is before
 
