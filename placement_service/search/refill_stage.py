@@ -7,6 +7,7 @@ a gang.
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,6 +35,9 @@ from placement_service.search.master_stage import shared
 
 #: The share of steps to one more domain that lead to all domains of a gang that is split.
 GUIDED = 0.7
+
+#: The time that a plan takes, as a multiple of finding out what is held where.
+WRITING = 10.0
 
 
 def refill_domains(state: State) -> None:
@@ -80,6 +84,7 @@ class _Refill:
     """What each domain holds of the gangs that may be moved (`held`); all else stays."""
 
     def __init__(self, state: State, level: LevelIdx, gangs: Mapping[GangIdx, Gang]) -> None:
+        begin = time.monotonic()
         self.state, self.problem = state, state.problem
         self._level, self._gangs = level, gangs
         self._domain = state.problem.levels[level].domain
@@ -92,6 +97,8 @@ class _Refill:
         seed = state.parameters.seed
         self._filling = DomainFilling(self._counted(), _together(self.held), seed=seed)
         self._random = random.Random(seed)
+        #: The seconds that a plan takes.
+        self._writing = WRITING * (time.monotonic() - begin)
 
     @property
     def usable(self) -> bool:
@@ -126,7 +133,8 @@ class _Refill:
         return found is self.held or self._take(found)
 
     def _is_over(self) -> bool:
-        return self.state.left <= 0
+        """Whether there is only time for a plan left."""
+        return self.state.left <= self._writing
 
     def fill_some(self) -> None:
         """Fills some domains again at a time, as long as that helps."""
@@ -134,7 +142,7 @@ class _Refill:
         until = state.left - state.at_most(state.left * p.refill_share)
         now, in_vain = dict(self.held), 0
         to_save = self._most_to_save()
-        while to_save > 0 and in_vain < p.refill_in_vain and state.left > until:
+        while to_save > 0 and in_vain < p.refill_in_vain and state.left > max(until, self._writing):
             before = {d: now[d] for d in self._some(now)}
             found = self._filling.fill(sorted(before), _together(before), until=self._is_over)
             gain = -1 if found is None else _cost(before) - _cost(found)
@@ -176,6 +184,7 @@ class _Refill:
         """Takes the plan in which domains hold this, the largest pods first; false where nodes do
         not hold it, or it is no better.
         """
+        begin = time.monotonic()
         problem, topology = self.problem, self.state.builder.topology
         residual = ResidualCapacity(problem)
         residual.take_plan(self._fixed)
@@ -200,7 +209,9 @@ class _Refill:
                 spots[part.gang][part.demand, node] += count
         self.held = held
         units = {i: units_of(mine) for i, mine in spots.items()}
-        return self.state.accept({**self._fixed, **units})
+        better = self.state.accept({**self._fixed, **units})
+        self._writing = 2 * (time.monotonic() - begin)
+        return better
 
 
 def _together(held: Mapping[int, Content]) -> Content:
