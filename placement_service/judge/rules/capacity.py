@@ -18,6 +18,7 @@ from placement_service.entities.nodes import Bools
 from placement_service.entities.request import EPHEMERAL_STORAGE, Node
 from placement_service.judge.outcome import EvictedPod, NewPod
 from placement_service.judge.plan import Plan
+from placement_service.judge.rules.devices import whole_devices_beyond
 from placement_service.judge.rules.reservations import still_held
 from placement_service.judge.rules.rights import Rights
 
@@ -63,12 +64,20 @@ def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
             if len(some) == len(leaving):
                 continue
             asking = [pod for pod in pods if mine[pod.gang.name] <= some]
-            for short in _shortages(plan, node, asking, [leaving[i] for i in sorted(some)]):
-                names = ", ".join(dict.fromkeys(pod.gang.name for pod in asking))
+            gone = [leaving[i] for i in sorted(some)]
+            names = ", ".join(dict.fromkeys(pod.gang.name for pod in asking))
+            for short in _shortages(plan, node, asking, gone):
                 yield (
                     f"node {node.name}: pods of {names} ask for {short.asked} {short.resource}, "
                     f"{short.free} are free for them{_words(short)}; the rest is room of victims "
                     "that they may not use"
+                )
+            # Others may use parts of devices that are no such resource.
+            beyond = whole_devices_beyond(plan, node, asking, gone)
+            if beyond:
+                yield (
+                    f"node {node.name}: pods of {names} get {beyond} more whole devices than are "
+                    "free for them; the rest is room of victims that they may not use"
                 )
 
 

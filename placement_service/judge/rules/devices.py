@@ -6,12 +6,12 @@ Only nodes that list their devices are checked; no other node can serve shares o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from placement_service.entities.devices import Device, PartitionPolicy
 from placement_service.entities.request import Node, PodTemplate, Policy
-from placement_service.judge.outcome import NewPod
+from placement_service.judge.outcome import EvictedPod, NewPod
 from placement_service.judge.plan import Plan
 
 #: A whole device, in thousandths.
@@ -189,20 +189,38 @@ def _boards(plan: Plan) -> Iterator[tuple[_Board, tuple[NewPod, ...]]]:
     for node, pods in plan.new_by_node if plan.lists_devices else ():
         if not node.devices:
             continue
-        board = _Board(node, {device.index: device for device in node.devices})
-        board.load = {
-            device.index: _Load(device.used_milli, device.used_memory_milli)
-            for device in node.devices
-        }
-        for evicted in plan.evicted_by_node.get(node.name, ()):
-            for i in evicted.pod.devices:
-                if i in board.load and not evicted.pod.reservation:
-                    board.load[i].add(_load(evicted.template, board.devices[i]), -1)
+        board = _left_by(node, plan.evicted_by_node.get(node.name, ()))
         for pod in pods:
             for i in pod.devices:
                 if i in board.load:
                     board.load[i].add(_load(pod.template, board.devices[i]))
         yield board, pods
+
+
+def _left_by(node: Node, leaving: Iterable[EvictedPod]) -> _Board:
+    """The devices of a node once some pods have gone."""
+    board = _Board(node, {device.index: device for device in node.devices})
+    board.load = {
+        device.index: _Load(device.used_milli, device.used_memory_milli) for device in node.devices
+    }
+    for evicted in leaving:
+        for i in evicted.pod.devices:
+            if i in board.load and not evicted.pod.reservation:
+                board.load[i].add(_load(evicted.template, board.devices[i]), -1)
+    return board
+
+
+def whole_devices_beyond(
+    plan: Plan, node: Node, pods: Iterable[NewPod], leaving: Iterable[EvictedPod]
+) -> int:
+    """How many whole devices new pods get beyond those that nobody uses once some pods have gone;
+    0 where the node lists none.
+    """
+    if not node.devices:
+        return 0
+    whole = [pod for pod in pods if pod.template.device_share is None]
+    asked = sum(_count(pod.template, plan.policy) for pod in whole)
+    return max(0, asked - len(_left_by(node, leaving).idle))
 
 
 def _held_for_others(plan: Plan, board: _Board, pods: tuple[NewPod, ...]) -> Iterator[str]:

@@ -38,6 +38,16 @@ def board(
     return scenario
 
 
+def holding(scenario: Scenario, *devices: int) -> Scenario:
+    """The pods that run of the first gang have these devices."""
+    first, *others = scenario.gangs
+    (group,) = first.groups
+    (pod_set,) = group.pod_sets
+    pods = tuple(replace(pod, devices=devices) for pod in pod_set.bound_pods)
+    group = replace(group, pod_sets=(replace(pod_set, bound_pods=pods),))
+    return replace(scenario, gangs=(replace(first, groups=(group,)), *others))
+
+
 def share(compute: int = 0, memory: int = 0, **more: int) -> Group:
     """A pod that wants a part of a GPU."""
     asks = {"device_share": DeviceShare(compute, memory, **more)}
@@ -80,18 +90,26 @@ class TestWholeDevices:
         plan = scenario.give(a_w_0=("x1", 0, 1))
         assert refuses(scenario, "device 1 & 1001 of its memory", plan)
 
+    def test_those_of_a_victim_serve_nobody_of_its_priority(self) -> None:
+        """Two more are in use in part, by pods that ask for no GPUs."""
+        shared = (Device(0, used_milli=500), Device(1, used_milli=500))
+        devices = (*shared, Device(2), Device(3, used_milli=1000, used_memory_milli=1000))
+        scenario = Scenario("x1=3/4 x2=4", policy=Policy(eviction=EvictionPolicy.PREEMPT))
+        scenario = scenario.with_devices("x1", *devices)
+        scenario = holding(scenario.gang("old", Group("w", gpus=1, told=("x1",))), 3)
+        scenario = scenario.gang("high", pods=1, gpus=1, priority=1)
+        scenario = scenario.gang("equal", pods=1, gpus=2)
+        gone = scenario.evict(EvictionKind.PREEMPT, "high", old_w_runs_0=None)
+        assert accepts(scenario, scenario.give(high_w_0=("x1", 3), equal_w_0=("x2",)), gone)
+        words = "pods of namespaces/ml/podgangs/equal get 1 more whole devices than are free"
+        plan = scenario.give(high_w_0=("x2",), equal_w_0=("x1", 2, 3))
+        assert refuses(scenario, words, plan, gone)
+
     def test_evicted_pods_give_theirs_back(self) -> None:
         devices = tuple(Device(i, used_milli=1000, used_memory_milli=1000) for i in range(2))
-        scenario = board(replace(PAIR, pods=0, told=("x1",)), devices=devices)
-        gang = scenario.gangs[0]
-        pod_set = gang.groups[0].pod_sets[0]
-        pods = tuple(replace(pod, devices=(0, 1)) for pod in pod_set.bound_pods)
-        group = replace(gang.groups[0], pod_sets=(replace(pod_set, bound_pods=pods),))
-        scenario = replace(
-            scenario,
-            gangs=(replace(gang, groups=(group,)),),
-            policy=Policy(eviction=EvictionPolicy.PREEMPT),
-        ).gang("b", pods=1, gpus=2, priority=1)
+        scenario = holding(board(replace(PAIR, pods=0, told=("x1",)), devices=devices), 0, 1)
+        scenario = replace(scenario, policy=Policy(eviction=EvictionPolicy.PREEMPT))
+        scenario = scenario.gang("b", pods=1, gpus=2, priority=1)
         plan = scenario.give(b_w_0=("x1", 0, 1))
         gone = scenario.evict(EvictionKind.PREEMPT, "b", a_w_runs_0=None)
         assert accepts(scenario, plan, gone)
