@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from placement_service.entities.request import PodGang, PodSet, Snapshot
+from placement_service.entities.request import PodGang, PodSet, PodTemplate, Snapshot
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.solution import Assignment
 
@@ -82,7 +82,19 @@ class Ownership:
         wanted = template.required_reservation
         if wanted is not None:
             found = {i for i in found if wanted.matches(self._reservations[i])}
+        else:
+            # Who asks for nothing that is held uses none, and so has none of its devices either.
+            found = {i for i in found if _asks(template, self._reservations[i])}
         return tuple(sorted(found))
+
+
+def _asks(template: PodTemplate, reservation: Reservation) -> bool:
+    """Whether pods ask for a resource that is held. Columns for devices are none: their names have
+    spaces.
+    """
+    return any(
+        template.requests.get(resource, 0) for resource in reservation.held if " " not in resource
+    )
 
 
 def _name_of(owner: ReservationOwner) -> _Name:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from placement_service.entities.devices import Device, DeviceShare
 from placement_service.entities.placement import Reason, ReasonCode
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import CPU, BoundPod
@@ -46,6 +47,14 @@ def test_an_owner_takes_the_rest_from_the_node() -> None:
     scenario = HALF.gang("a", Group("own", pods=1, gpus=6)).gang("b", pods=2, gpus=1, min=1)
     placed = scenario.gang("c", pods=1, gpus=1).place().expect(admitted=8)
     assert used(placed) == {"a-own-0": "held"}
+
+
+def test_a_share_of_a_gpu_is_none_of_the_gpus_that_are_held() -> None:
+    """It asks for nothing that the reservation holds, so it uses none, nor the device of it."""
+    busy = Device(0, used_milli=1000, used_memory_milli=1000)
+    scenario = Scenario("x1=1/2").with_devices("x1", busy, Device(1))
+    group = Group("own", pods=1, asks={"device_share": DeviceShare(500, 500)})
+    scenario.gang("a", group).hold("held", "x1", 1, "own", devices=(1,)).place().expect(placed=())
 
 
 @pytest.mark.parametrize(
