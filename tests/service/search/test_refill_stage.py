@@ -112,15 +112,16 @@ def test_gangs_of_a_set_stay() -> None:
     assert all(state.plan[GangIdx(i)] == before[GangIdx(i)] for i in (4, 5))
 
 
-def test_pods_that_avoid_each_other_stay() -> None:
-    """They would find no two nodes in the smaller rack."""
-    apart = Group("p", pods=2, gpus=1, away=(near("host", group="p"),))
-    asked = adding_up("x5=1 x6=1").gang("apart", apart, prefer="rack")
-    state = begun(asked.snapshot(), placed(*SPLIT, {(0, 4): 1, (0, 5): 1}))
+def test_pods_under_a_rule_across_nodes_stay() -> None:
+    """By what they ask for, both would fit into one rack."""
+    asked = adding_up("x5=2 | b/r3: x6=2")
+    apart = Group("p", pods=1, gpus=1, away=(near("rack", group="p"),))
+    asked = asked.gang("one", apart, prefer="rack").gang("two", apart, prefer="rack")
+    state = begun(asked.snapshot(), placed(*SPLIT, {(0, 4): 1}, {(0, 5): 1}))
     before = state.plan
     refill_domains(state)
     assert domains(state) == 0
-    assert state.plan[GangIdx(4)] == before[GangIdx(4)]
+    assert all(state.plan[GangIdx(i)] == before[GangIdx(i)] for i in (4, 5))
 
 
 def test_a_gang_that_prefers_a_domain_for_a_part_of_it_stays() -> None:
