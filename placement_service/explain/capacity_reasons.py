@@ -262,7 +262,7 @@ class Shortfalls:
 
     def _devices(self, headroom: Headroom, needs: Needs, inside: Bools) -> str:
         """The devices that keep a pod away from the node that has most of all else."""
-        rules = np.array([" " in name for name in self.problem.columns], dtype=bool)
+        rules = self.problem.rule_columns
         for kind in {k.number: k for n in needs for k, _ in n.kinds}.values():
             nodes = np.flatnonzero(inside & self.kinds.open(kind))
             free = headroom.residual.free[nodes]

@@ -10,6 +10,7 @@ from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Need, Needs
 from placement_service.formulation.arrays import MANY, Bools
 from placement_service.formulation.problem import Gang
+from placement_service.formulation.rules.draft import is_rule
 from placement_service.formulation.sharing_columns import whole_column
 
 
@@ -97,7 +98,7 @@ class CapacityWords:
             there = sum(min(int(v), least) for v in free[usable, r].tolist())
             if there < least:
                 name = self._problem.columns[r]
-                if " " in name:
+                if is_rule(name):
                     # A rule expressed as an amount; its numbers say nothing to people.
                     rules.append(words.resource_word(name))
                     continue

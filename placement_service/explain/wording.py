@@ -18,6 +18,7 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.compute_domains import repels_domains
 from placement_service.formulation.open_gangs import WAITING, whole_name
+from placement_service.formulation.rules.draft import is_rule
 from placement_service.formulation.rules.reservation_columns import BESIDE
 
 #: Names listed before the rest is only counted.
@@ -68,8 +69,8 @@ def resource_word(resource: str) -> str:
     """A resource as the subject of a sentence."""
     if resource == PODS:
         return "the pod limit"
-    # No resource of Kubernetes has a space in its name: such columns are rules, and numbered.
-    return resource.partition(" (")[0] if " " in resource else resource
+    # Columns of rules are numbered.
+    return resource.partition(" (")[0] if is_rule(resource) else resource
 
 
 def level_word(key: str) -> str:

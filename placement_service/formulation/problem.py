@@ -33,6 +33,7 @@ from placement_service.formulation.indices import (
     PodSetIdx,
 )
 from placement_service.formulation.levels import Level
+from placement_service.formulation.rules.draft import is_rule
 from placement_service.formulation.rules.protocol import Rule
 from placement_service.formulation.rules.queues import QueueRow
 
@@ -304,7 +305,7 @@ class Problem:
     @property
     def rule_columns(self) -> Bools:
         """Columns that rules about pods on one node have become, not resources [R]."""
-        return np.array([" " in name for name in self.columns], dtype=bool)
+        return np.array([is_rule(name) for name in self.columns], dtype=bool)
 
     @property
     def partial_columns(self) -> Bools:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -157,8 +157,9 @@ class _Filling:
         room = {d: self._counted.room[d] - self._counted.takes(self.found[d]) for d in domains}
         left = [one for item in self._items.values() for one in item.content.items()]
         weight = self._weight
-        for part, n in sorted(left, key=lambda one: (weight(one[0]), one[1]), reverse=True):
-            units = n
+        left.sort(key=lambda one: (weight(one[0]), one[1]), reverse=True)
+        for part, all_units in left:
+            units = all_units
             able = {d: self._able(part, free) for d, free in room.items()}
             while units:
                 holds = [d for d, n in able.items() if n >= units]
@@ -255,6 +256,6 @@ def _sum_up(items: Sequence[_Item], room: Ints, slack: Ints, scarce: int) -> lis
     return None
 
 
-def domains_of(found: Iterable[Content]) -> int:
-    """In how many domains gangs lie, all together."""
-    return sum(len({part.gang for part in content}) for content in found)
+def domains_of(held: Mapping[int, Content]) -> int:
+    """In how many domains gangs lie, all together, by what each domain holds."""
+    return sum(len({part.gang for part in content}) for content in held.values())

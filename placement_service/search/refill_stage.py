@@ -50,9 +50,7 @@ def refill_domains(state: State) -> None:
     level, gangs = _movable(state)
     if gangs:
         state.phase = "refill"
-        refill = _Refill(state, level, gangs)
-        if refill.usable and (state.refilled or refill.fill_all()):
-            refill.fill_some()
+        _Refill(state, level, gangs).run()
         state.refilled = True
 
 
@@ -81,7 +79,7 @@ def _movable(state: State) -> tuple[LevelIdx, dict[GangIdx, Gang]]:
 
 
 class _Refill:
-    """What each domain holds of the gangs that may be moved (`held`); all else stays."""
+    """What each domain holds of the gangs that may be moved (`_held`); all else stays."""
 
     def __init__(self, state: State, level: LevelIdx, gangs: Mapping[GangIdx, Gang]) -> None:
         begin = time.monotonic()
@@ -90,19 +88,20 @@ class _Refill:
         self._domain = state.problem.levels[level].domain
         self._fixed: Plan = {i: units for i, units in state.plan.items() if i not in gangs}
         count = state.problem.levels[level].count
-        self.held: dict[int, Content] = {d: Counter() for d in range(count)}
+        self._held: dict[int, Content] = {d: Counter() for d in range(count)}
         for i in gangs:
             for demand, node, n in state.plan[i]:
-                self.held[int(self._domain[node])][Part(i, demand)] += n
+                self._held[int(self._domain[node])][Part(i, demand)] += n
         seed = state.parameters.seed
-        self._filling = DomainFilling(self._counted(), _together(self.held), seed=seed)
+        self._filling = DomainFilling(self._counted(), _together(self._held), seed=seed)
         self._random = random.Random(seed)
         #: The seconds that a plan takes.
         self._writing = WRITING * (time.monotonic() - begin)
 
-    @property
-    def usable(self) -> bool:
-        return self._filling.usable
+    def run(self) -> None:
+        """All domains anew, where that was not done before, and then some at a time."""
+        if self._filling.usable and (self.state.refilled or self._fill_all()):
+            self._fill_some()
 
     def _counted(self) -> Counted:
         """What units count, and what domains have beside all that stays."""
@@ -113,7 +112,7 @@ class _Refill:
             replace(self.problem, free=free, gangs=gangs), self.state.parameters.counting
         )
         inside = self._domain >= 0
-        room = np.zeros((len(self.held), len(ways.units)), dtype=np.int64)
+        room = np.zeros((len(self._held), len(ways.units)), dtype=np.int64)
         np.add.at(room, self._domain[inside], ways.room[:, inside].T)
         units = {
             Part(i, d): ways.units[:, demand.pod_class]
@@ -122,36 +121,36 @@ class _Refill:
         }
         return Counted(units, room)
 
-    def fill_all(self) -> bool:
+    def _fill_all(self) -> bool:
         """Fills all domains anew a few times; false where nodes do not hold what counts say."""
-        content, domains = _together(self.held), sorted(self.held)
-        found = self.held
+        content, domains = _together(self._held), sorted(self._held)
+        found = self._held
         for _ in range(self.state.parameters.refill_attempts):
             other = self._filling.fill(domains, content, until=self._is_over)
-            if other is not None and _cost(other) < _cost(found):
+            if other is not None and domains_of(other) < domains_of(found):
                 found = other
-        return found is self.held or self._take(found)
+        return found is self._held or self._take(found)
 
     def _is_over(self) -> bool:
         """Whether there is only time for a plan left."""
         return self.state.left <= self._writing
 
-    def fill_some(self) -> None:
+    def _fill_some(self) -> None:
         """Fills some domains again at a time, as long as that helps."""
         p, state = self.state.parameters, self.state
         until = state.left - state.at_most(state.left * p.refill_share)
-        now, in_vain = dict(self.held), 0
+        now, in_vain = dict(self._held), 0
         to_save = self._most_to_save()
         while to_save > 0 and in_vain < p.refill_in_vain and state.left > max(until, self._writing):
             before = {d: now[d] for d in self._some(now)}
             found = self._filling.fill(sorted(before), _together(before), until=self._is_over)
-            gain = -1 if found is None else _cost(before) - _cost(found)
+            gain = -1 if found is None else domains_of(before) - domains_of(found)
             in_vain = 0 if gain > 0 else in_vain + 1
             if found is not None and gain >= 0:
                 # Where it costs the same, other gangs lie together.
                 now.update(found)
                 to_save -= gain
-        if _cost(now) < _cost(self.held):
+        if domains_of(now) < domains_of(self._held):
             self._take(now)
 
     def _most_to_save(self) -> int:
@@ -207,7 +206,7 @@ class _Refill:
             residual.take(pod_class(part), chosen.nodes, chosen.counts)
             for node, count in zip(chosen.nodes.tolist(), chosen.counts.tolist(), strict=True):
                 spots[part.gang][part.demand, node] += count
-        self.held = held
+        self._held = held
         units = {i: units_of(mine) for i, mine in spots.items()}
         better = self.state.accept({**self._fixed, **units})
         self._writing = 2 * (time.monotonic() - begin)
@@ -220,7 +219,3 @@ def _together(held: Mapping[int, Content]) -> Content:
     for content in held.values():
         found.update(content)
     return found
-
-
-def _cost(held: Mapping[int, Content]) -> int:
-    return domains_of(held.values())

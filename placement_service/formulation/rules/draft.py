@@ -27,6 +27,13 @@ class Column(NamedTuple):
     take: Ints
 
 
+def is_rule(column: str) -> bool:
+    """Whether a column is no resource, but a rule expressed as an amount: no resource of Kubernetes
+    has a space in its name.
+    """
+    return " " in column
+
+
 class RuleDraft:
     """Rules of one problem in the making.
 

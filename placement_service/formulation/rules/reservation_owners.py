@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from placement_service.entities.request import PodGang, PodSet, PodTemplate, Snapshot
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.solution import Assignment
+from placement_service.formulation.rules.draft import is_rule
 
 #: The name of a gang or a pod, or a label.
 _Name = str | tuple[str, str]
@@ -89,12 +90,8 @@ class Ownership:
 
 
 def _asks(template: PodTemplate, reservation: Reservation) -> bool:
-    """Whether pods ask for a resource that is held. Columns for devices are none: their names have
-    spaces.
-    """
-    return any(
-        template.requests.get(resource, 0) for resource in reservation.held if " " not in resource
-    )
+    """Whether pods ask for a resource that is held; columns for devices are none."""
+    return any(template.requests.get(r, 0) for r in reservation.held if not is_rule(r))
 
 
 def _name_of(owner: ReservationOwner) -> _Name:
