@@ -21,7 +21,7 @@ from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 from placement_service.search import groundwork
 from placement_service.search.aggregate_stage import settle_aggregate
-from placement_service.search.alike_nodes import alike_nodes
+from placement_service.search.alike_nodes import NoPlaces, alike_nodes
 from placement_service.search.assign_stage import assign
 from placement_service.search.block_stage import told
 from placement_service.search.groundwork import Ahead, Groundwork
@@ -56,9 +56,18 @@ def prepare(
     alike = alike_nodes(problem)
     problem = with_fewer_columns(problem) if alike is None else alike.loose
     ground = groundwork.prepare(problem, deadline=deadline, until=until)
-    ground.alike = alike
     if ground.counted is not None and _begins_with_blocks(problem) and asked() is None:
-        ground.ahead = _begun(ground, deadline, until, asked, report)
+
+        def tell(solution: Solution) -> None:
+            report(solution if alike is None else alike.exchanged(solution))
+
+        try:
+            ground.ahead = _begun(ground, deadline, until, asked, tell)
+        except NoPlaces:
+            # The looser question is less loose from now on, and the search begins with that.
+            assert alike is not None
+            ground = Groundwork(alike.loose)
+    ground.alike = alike
     return ground
 
 
@@ -86,7 +95,6 @@ def _begun(
         nonlocal first, known
         start = asked() if first is None else None
         if start is not None:
-            # What lies where its pods may be need not be exchanged, also where nodes are alike.
             first = State(problem, start, deadline, report, parameters, ground)
             first.learn_all(state.bounds)
         if first is not None and known is not state.plan:

@@ -7,13 +7,15 @@ import time
 import pytest
 
 from bench.instances import Instance
-from placement_service.entities.request import Policy, Tolerance
+from placement_service.entities.request import HOSTNAME, Policy, Tolerance
+from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 from placement_service.entities.solution import Solution
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.search import engine, head_start, master_stage
+from placement_service.search import alike_nodes, engine, head_start, master_stage
+from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.engine import prepare, search
 from placement_service.search.groundwork import Groundwork
@@ -134,6 +136,69 @@ def test_a_better_plan_is_reported_when_the_first_answer_comes_while_blocks_are_
     assert ground.ahead is not None
     assert ground.ahead.assigned
     assert [len(solution.assignments) > 0 for solution in told] == [True]
+
+
+def told_after_a_plan(
+    asked: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Problem, Groundwork, list[Solution]]:
+    """What is reported where a first answer without any pod comes when there is a plan."""
+    planned = False
+
+    def settle(state: State, *, most: int) -> None:
+        nonlocal planned
+        settle_aggregate(state, most=most)
+        planned = True
+        assert state.left > 0
+
+    monkeypatch.setattr(head_start, "settle_aggregate", settle)
+    monkeypatch.setattr(alike_nodes, "FEW", 0)
+    monkeypatch.setattr(alike_nodes, "AVOIDED", 1.0)
+    monkeypatch.setattr(alike_nodes, "LEFT", 1.0)
+    problem = formulate(asked.snapshot(), Policy())
+    start = to_solution(problem, {})
+    told: list[Solution] = []
+    ground = prepare(
+        problem,
+        deadline=time.monotonic() + LONG,
+        asked=lambda: start if planned else None,
+        report=told.append,
+    )
+    return problem, ground, told
+
+
+def avoiding(*hosts: str) -> dict[str, object]:
+    avoid = Requirement(HOSTNAME, Operator.NOT_IN, hosts)
+    return {"required_node_affinity": (NodeSelectorTerm((avoid,)),)}
+
+
+@pytest.mark.parametrize("host", ["x1", "x2"])
+def test_what_is_reported_keeps_the_rules_where_nodes_are_alike_but_for_a_few_pods(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=avoiding(host)))
+    asked = asked.gang("b", Group("w", 1, 8, asks=avoiding("x1" if host == "x2" else "x2")))
+    asked = asked.gang("c", Group("w", 1, 8))
+    problem, ground, told = told_after_a_plan(asked, monkeypatch)
+    assert ground.ahead is not None
+    found = told[-1].assignments
+    assert len(found) == 2
+    classes = [problem.gangs[a.gang].demands[0].pod_class for a in found]
+    assert problem.eligible[classes, [a.node for a in found]].all()
+
+
+def test_what_was_found_is_dropped_where_a_plan_finds_no_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=avoiding("x1")))
+    asked = asked.gang("b", Group("w", 1, 8, asks=avoiding("x1")))
+    problem, ground, told = told_after_a_plan(asked, monkeypatch)
+    assert not any(solution.assignments for solution in told)
+    assert ground.ahead is None
+    assert (ground.problem.eligible == problem.eligible).all()
+    start, late = to_solution(problem, {}), time.monotonic() + LONG
+    found = search(problem, start, deadline=late, report=ignore, prepared=ground)
+    assert found.proven
+    assert len(found.assignments) == 1
 
 
 def test_where_pods_share_nodes_all_have_room_before_blocks_are_sought(
