@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import kubernetes.config.incluster_config as incluster
 import pytest
+from kubernetes.client import configuration
 
 from placement.cluster import ApiError
 from placement.cluster import Cluster as Connection
@@ -15,6 +16,7 @@ from placement.resources import NODES
 from tests.cluster.apiserver import ADMIN
 from tests.cluster.build import node
 from tests.cluster.fixtures import Cluster
+from tests.ports import reserve
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +108,23 @@ def test_a_token_that_is_gone_for_a_moment_is_no_answer(tmp_path: Path) -> None:
         with pytest.raises(ApiError, match="no credentials") as none:
             connection.request("GET", NODES.path)
         assert none.value.status == 0
+
+
+def test_the_environment_is_asked_for_a_proxy_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubeconfig's token is looked at before each request, and the client would ask again."""
+    kubeconfig = str(cluster.kubeconfig())
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{reserve()}")
+    past_nobody = Connection.connect(kubeconfig=kubeconfig)
+    monkeypatch.delenv("HTTPS_PROXY")
+    with pytest.raises(ApiError, match="proxy"):
+        names(past_nobody)
+    connection = Connection.connect(kubeconfig=kubeconfig)
+
+    def once_more() -> None:
+        raise AssertionError("it was asked once more")
+
+    monkeypatch.setattr(configuration, "getproxies", once_more)
+    assert names(connection) == []

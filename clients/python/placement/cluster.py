@@ -128,6 +128,8 @@ class Cluster:
         # The caller decides about repetitions; urllib3 would repeat three times by itself.
         configuration.retries = False
         configuration.connection_pool_maxsize = connections
+        # What the environment says of proxies counts once; else each request would read it anew.
+        configuration.proxy = configuration.proxy
         client = kubernetes.client.ApiClient(configuration)
         client.rest_client.pool_manager.pool_classes_by_scheme = POOLS
         return cls(client, observe=observe)
