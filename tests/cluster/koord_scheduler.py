@@ -21,6 +21,8 @@ class KoordScheduler(StandIn):
     last Reservation of the gang exists.
     """
 
+    watched = (PODS, NODES, RESERVATIONS)
+
     def step(self) -> None:
         reservations = self._api.items(RESERVATIONS)
         pods = self._api.items(PODS)

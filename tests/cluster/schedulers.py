@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from urllib3.exceptions import HTTPError
 
 from tests.cluster.api import NODES, PODS, Api, ApiError, Body, Resource
 from tests.cluster.build import pod_spec
+from tests.cluster.informer import Informer
 
 BIND_REQUESTS: Final = Resource("scheduling.run.ai/v1alpha2", "bindrequests")
 KAI_POD_GROUPS: Final = Resource("scheduling.run.ai/v2alpha2", "podgroups")
@@ -55,7 +56,9 @@ GPU_GROUP: Final = "runai-gpu-group"
 #: Namespace and name.
 Key = tuple[str, str]
 
+#: Seconds between two looks of a stand-in: as a rule, and where nothing has changed since.
 _PAUSE: Final = 0.05
+_IDLE_PAUSE: Final = 0.5
 _GPU: Final = "nvidia.com/gpu"
 
 
@@ -110,38 +113,55 @@ def wipe_kinds(api: Api) -> None:
 
 
 class StandIn:
-    """Does its work again and again in a thread, while the block runs."""
+    """Does its work in a thread, while the block runs: when something changes, and else now and
+    then, for time passes too."""
+
+    #: The kinds whose changes are seen at once.
+    watched: ClassVar[tuple[Resource, ...]] = ()
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._stopping = threading.Event()
+        self._changed = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self._informers = [
+            Informer(api, resource, lambda *_: self._changed.set()) for resource in self.watched
+        ]
 
     def step(self) -> None:
         """What is due now."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
+        for informer in self._informers:
+            informer.start()
+        self._changed.set()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
+        self._changed.set()
         self._thread.join()
+        for informer in self._informers:
+            informer.stop()
         if self._error is not None:
             raise self._error
 
     def _run(self) -> None:
         while not self._stopping.wait(_PAUSE):
+            self._changed.wait(_IDLE_PAUSE)
+            self._changed.clear()
             try:
                 self.step()
             except (HTTPError, OSError):
-                continue
+                self._changed.set()
             except ApiError as error:
                 if error.status not in (404, 409) and error.status < 429:
                     self._error = error
                     return
+                self._changed.set()
 
     def _set_status(self, resource: Resource, body: Body, status: Body) -> None:
         metadata = body["metadata"]
@@ -155,6 +175,8 @@ class KaiBinder(StandIn):
     API server refuses what is gated. One that fails is tried again, with growing pauses, as long
     as its back-off limit allows; of the attempts only the first is ever written down. Those for
     `fails` fail. `requests` has those that were carried out, in order."""
+
+    watched = (BIND_REQUESTS,)
 
     def __init__(self, api: Api, *, fails: Callable[[Body], bool] = lambda request: False) -> None:
         super().__init__(api)
@@ -227,6 +249,8 @@ class GangScheduler(StandIn):
     """Places gangs whole, in order of name and first fit, as KAI and Volcano do at their
     simplest. It looks at no gated pod, and keeps node selectors and affinity by name."""
 
+    watched: ClassVar[tuple[Resource, ...]] = (PODS, NODES)
+
     def __init__(self, api: Api, *, scheduler: str, group: str) -> None:
         """`group` is the annotation by which pods name their gang."""
         super().__init__(api)
@@ -284,6 +308,8 @@ class KaiScheduler(GangScheduler):
     It decides from what it saw when its cycle began, writes BindRequests when the cycle ends,
     `cycle` seconds later, and looks at nothing in between. Requests that have failed go.
     """
+
+    watched = (PODS, NODES, BIND_REQUESTS, KAI_POD_GROUPS)
 
     def __init__(self, api: Api, *, cycle: float = 0.0) -> None:
         super().__init__(api, scheduler="kai-scheduler", group="pod-group-name")
