@@ -151,6 +151,14 @@ def test_sub_groups_that_make_no_tree_are_problems(
     assert problems(kai_pod_group(subGroups=sub_groups)) == [("PodGroup ml/g", field, message)]
 
 
+def test_both_of_two_sub_groups_of_one_name_are_looked_at() -> None:
+    found = problems(kai_pod_group(subGroups=[{"name": "a", "parent": "b"}, {"name": "a"}]))
+    assert [field for _, field, _ in found] == [
+        "spec.subGroups[1].name",
+        "spec.subGroups[0].parent",
+    ]
+
+
 def test_a_pod_of_no_sub_group_is_left_alone_with_a_warning() -> None:
     translation = translated(node(), kai_pod("a"), kai_pod_group(subGroups=[{"name": "w"}]))
     (only,) = translation.request.gangs

@@ -165,8 +165,9 @@ class _Reader:
 
     def _sub_groups(self, spec: At) -> tuple[dict[str, str], dict[str, int]]:
         """Parent of each sub-group that has one, and the minimum of each leaf."""
+        entries = list(spec.get("subGroups").items())
         names: dict[str, At] = {}
-        for entry in spec.get("subGroups").items():
+        for entry in entries:
             name = entry.get("name").required_text()
             if name in names:
                 entry.get("name").problem(f"{name} is there more than once")
@@ -175,14 +176,14 @@ class _Reader:
             names[name] = entry
         lower = {name.lower(): name for name in names}
         parents: dict[str, str] = {}
-        for name, entry in names.items():
+        for entry in entries:
             parent = entry.get("parent").text()
             if not parent:
                 continue
             if parent.lower() not in lower:
                 entry.get("parent").problem(f"there is no sub-group {parent}")
             else:
-                parents[name] = lower[parent.lower()]
+                parents[entry.get("name").text()] = lower[parent.lower()]
         for name in parents:
             if _is_its_own_ancestor(name, parents):
                 names[name].get("parent").problem(f"{name} is above itself")
