@@ -401,5 +401,30 @@ class TestReasons:
         reason = self.why(Scenario("x1=8").gang("a", group))
         assert reason.code is ReasonCode.RESERVED
         assert reason.message == (
-            "its pods run in a reservation only (held), which has no room for them."
+            "its pods run in a reservation only (held), which is not available."
         )
+
+    @pytest.mark.parametrize(
+        ("owner", "gpus", "said"), [("own", 6, "has no room for"), ("else", 4, "does not take")]
+    )
+    def test_a_required_reservation_is_too_small_or_for_others(
+        self, owner: str, gpus: int, said: str
+    ) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 4, owner, restricted=True)
+        group = Group("own", pods=1, gpus=gpus, asks=REQUIRED)
+        assert self.why(scenario.gang("a", group)).message == (
+            f"its pods run in a reservation only (held), which {said} them."
+        )
+
+    def test_a_restricted_one_of_its_own_is_named_beside_those_of_others(self) -> None:
+        scenario = Scenario("x1=8 x2=8").hold("mine", "x1", 4, "own", restricted=True)
+        scenario = scenario.hold("theirs", "x2", 8, "else")
+        mine, theirs, *_ = self.all_of(scenario.gang("a", Group("own", pods=1, gpus=6)))
+        assert mine.message.startswith("reservation mine holds 4 GPUs on 1 node and may not be")
+        assert theirs.message.startswith("reservation theirs holds 8 GPUs on 1 node for others;")
+
+    def test_a_restricted_one_that_is_large_enough_is_not_in_the_way(self) -> None:
+        scenario = Scenario("x1=8 x2=8").hold("mine", "x1", 8, "own", restricted=True)
+        scenario = scenario.hold("theirs", "x2", 8, "else")
+        reasons = self.all_of(scenario.gang("a", Group("own", pods=2, gpus=8)))
+        assert not any("mine" in reason.message for reason in reasons)
