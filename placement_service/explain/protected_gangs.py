@@ -52,6 +52,9 @@ _NOT_PREEMPTIBLE = Protection("is not preemptible", "are not preemptible")
 _YOUNG = Protection(
     "has not run for its minimum run time", "have not run for their minimum run times"
 )
+_NEVER_PREEMPTED = Protection(
+    "stays, as the waiting gang never preempts", "stay, as the waiting gang never preempts"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,10 +178,13 @@ class ProtectedGangs:
         preempts = mine.priority > theirs.priority and not mine.never_preempts
         lack = None if self._moves or preempts else self._rights.lack_of_guarantee(mine, theirs)
         right = self._rights.kind(self._rights.winner(mine), self._rights.victim(theirs))
-        if not (self._moves or preempts or lack or right):
+        held_back = mine.never_preempts and mine.priority > theirs.priority
+        if not (self._moves or preempts or lack or right or held_back):
             return None
         if theirs.not_preemptible:
             return _NOT_PREEMPTIBLE
+        if not (self._moves or lack or right) and held_back:
+            return _NEVER_PREEMPTED
         for budget in self._budgets:
             if index in budget.pods and budget.may_bind:
                 return budget.protection

@@ -71,6 +71,16 @@ def test_a_gang_that_is_not_preemptible_is_named() -> None:
     ]
 
 
+def test_a_gang_that_never_preempts_is_told_who_stays() -> None:
+    scenario = FULL.gang("old", old("old", "x1"))
+    urgent = scenario.gang("urgent", pods=1, gpus=8, priority=100, never_preempts=True)
+    said = [r.message for r in ask(urgent, EvictionPolicy.PREEMPT)]
+    assert said[-1] == (
+        "gang old (priority 0) stays, as the waiting gang never preempts; "
+        "without it the gang would fit; its own priority is 100."
+    )
+
+
 def test_a_budget_is_named_and_how_much_it_allows() -> None:
     scenario = FULL.gang("old", old("old", "x1", "x1", gpus=4))
     for allowed, said in ((0, "no eviction"), (1, "1 eviction")):
