@@ -285,6 +285,17 @@ def test_a_gang_says_its_queue_before_its_pods_and_its_namespace(
     assert only_gang(*known, *gang_in(labels, **pod_labels)).queue == want
 
 
+def test_a_gang_whose_waiting_pods_name_several_queues_is_refused() -> None:
+    def of(labels: Body, **spec: Any) -> list[str]:
+        pods = [pod(name, labels={f"{QUOTA}name": name}, **spec) for name in ("a", "b")]
+        whole = gang(podgroups=[group("w", "a", "b")], metadata={"labels": labels})
+        return list(only_gang(node("n1"), quota("a"), quota("b"), *pods, whole).unsupported)
+
+    assert of({}) == ["pods in several queues: a, b"]
+    assert of({}, nodeName="n1") == []
+    assert of({f"{QUOTA}name": "a"}) == []
+
+
 def test_a_queue_of_kai_does_not_serve_the_namespace_of_its_name() -> None:
     assert only_gang(kai_queue("ml"), *gang_in({})).queue == ""
 
@@ -363,6 +374,13 @@ def test_a_queue_above_itself_is_a_problem_and_a_lost_parent_a_warning() -> None
     assert "Queue a: its parent gone is not in the input: taken as a root" in said(
         translation.warnings
     )
+
+
+def test_only_the_root_of_koordinator_may_be_missing_in_silence() -> None:
+    translation = translated(quota("a", parent="koordinator-root-quota"), quota("b", parent="gone"))
+    assert [one for one in said(translation.warnings) if "taken as a root" in one] == [
+        "ElasticQuota ml/b: its parent gone is not in the input: taken as a root"
+    ]
 
 
 def test_one_name_for_two_queues_is_a_problem() -> None:

@@ -76,7 +76,12 @@ class GangMessages:
                 base_gang=base,
                 uninitialized=not gang.initialized,
                 previous_nodes=self._previous_nodes(gang),
-                unsupported=[*refusal, *gang.unsupported, *_unsupported(gang, members)],
+                unsupported=[
+                    *refusal,
+                    *gang.unsupported,
+                    *_unsupported(gang, members),
+                    *self._unlike_queues(gang, labels, members),
+                ],
                 queue=f"queues/{queue}" if queue else "",
                 not_preemptible=not _is_preemptible(gang, labels, members, priority),
                 never_preempts=self._priorities.never_preempts(gang.priority_class, members),
@@ -136,6 +141,18 @@ class GangMessages:
             pod_sets=sets.values(),
             gated_count=gated,
         )
+
+    def _unlike_queues(
+        self, gang: Gang, labels: Mapping[str, str], members: Iterable[Pod]
+    ) -> list[str]:
+        """A gang is in one queue, so the limits of others that its pods name would not hold."""
+        here = gang.object.namespace
+        there = [pod for pod in members if not pod.terminating]
+        alone = gang.queue or self._queues.named(here, labels) or all(pod.node for pod in there)
+        if alone or not self._queues:
+            return []
+        names = {name for pod in there if (name := self._queues.named(here, pod.labels))}
+        return [f"pods in several queues: {', '.join(sorted(names))}"] if len(names) > 1 else []
 
     def _named_bases(self, gang: Gang) -> list[str]:
         labels = (pod.labels.get(BASE_POD_GANG) for pod in gang.members(self._pods))

@@ -26,6 +26,8 @@ KAI_LABEL: Final = "kai.scheduler/queue"
 QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
 KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 DEFAULT_QUOTA: Final = "koordinator-default-quota"
+#: Koordinator's quota above all others, which limits nothing.
+ROOT_QUOTA: Final = "koordinator-root-quota"
 
 #: The resource that stands for all GPU resources together, in thousandths of a GPU.
 GPUS: Final = "gpus"
@@ -118,7 +120,7 @@ class Queues:
         `own` is what the gang's object names, `said` are labels in order: the gang's, then
         those of its pods. The queue need not be there.
         """
-        found = own or self._of_labels(namespace, said)
+        found = own or next(filter(None, (self.named(namespace, one) for one in said)), "")
         if not found:
             found = next(
                 (
@@ -133,13 +135,13 @@ class Queues:
             return ""
         return found
 
-    def _of_labels(self, namespace: str, said: Iterable[Mapping[str, str]]) -> str:
-        for labels in said:
-            for label in (KAI_LABEL, QUOTA_LABEL):
-                if labels.get(label):
-                    return labels[label]
-            if local := labels.get(KUEUE_LABEL):
-                return self._local.get((namespace, local), f"{namespace}.{local}")
+    def named(self, namespace: str, labels: Mapping[str, str]) -> str:
+        """The queue that labels name, empty for none."""
+        for label in (KAI_LABEL, QUOTA_LABEL):
+            if labels.get(label):
+                return labels[label]
+        if local := labels.get(KUEUE_LABEL):
+            return self._local.get((namespace, local), f"{namespace}.{local}")
         return ""
 
     def count(self, queue: str, requests: Amounts, *, preemptible: bool) -> None:
@@ -208,7 +210,7 @@ def tree(
         if other is not queue:
             problems.append(queue.object.problem("", f"{other.object} has the same name"))
     for queue in known.values():
-        if queue.parent and queue.parent not in known and not queue.serves_namespace:
+        if queue.parent and queue.parent not in known and queue.parent != ROOT_QUOTA:
             warnings.append(
                 queue.object.problem(
                     "", f"its parent {queue.parent} is not in the input: taken as a root"
