@@ -1,5 +1,5 @@
-"""Gangs that are no PodGang: PodGroups of KAI, Koordinator, Volcano and Kubernetes itself, and
-pods that name their gang in an annotation.
+"""Gangs that are no PodGang: PodGroups of KAI, Koordinator, coscheduling, Volcano and
+Kubernetes itself, and pods that name their gang in an annotation.
 
 The rest of the controller knows PodGangs. For each of these gangs this module makes one, with its
 groups, its minimums and references to its pods. It is not in the cluster: reports about it are
@@ -17,6 +17,7 @@ from controller.plain_gangs import plain_gangs
 from placement import v1
 from placement.kubernetes import InputError, Objects, translate
 from placement.resources import (
+    COSCHEDULING_POD_GROUPS,
     KAI_POD_GROUPS,
     KOORDINATOR_POD_GROUPS,
     NATIVE_POD_GROUPS,
@@ -27,6 +28,7 @@ from placement.resources import (
 POD_GROUPS: Final = (
     KAI_POD_GROUPS,
     KOORDINATOR_POD_GROUPS,
+    COSCHEDULING_POD_GROUPS,
     NATIVE_POD_GROUPS,
     VOLCANO_POD_GROUPS,
 )

@@ -35,6 +35,18 @@ _BY_HAND: Final[dict[str, Tree]] = {
         },
         "status": {},
     },
+    "scheduling.x-k8s.io/PodGroup": {
+        "spec": {"minMember": {}, "minResources": {}, "scheduleTimeoutSeconds": {}},
+        "status": {
+            "failed": {},
+            "occupiedBy": {},
+            "phase": {},
+            "running": {},
+            "scheduleStartTime": {},
+            "scheduled": {},
+            "succeeded": {},
+        },
+    },
 }
 #: What the latest versions have and published definitions lack.
 _NEWER: Final[dict[str, Tree]] = {

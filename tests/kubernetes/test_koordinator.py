@@ -43,6 +43,14 @@ def annotated(name: str, gang: str, least: str | None = "1", **more: str) -> Bod
     return pod(name, metadata={"annotations": notes})
 
 
+def coscheduled(name: str, least: int) -> Body:
+    return thing(
+        "PodGroup", "scheduling.x-k8s.io/v1alpha1", name, namespace="ml",
+        spec={"minMember": least, "minResources": {"cpu": "1"}, "scheduleTimeoutSeconds": 10},
+        status={"phase": "Pending", "scheduleStartTime": None},
+    )  # fmt: skip
+
+
 def layers() -> Body:
     spec = [
         {"topologyLayer": "Spine", "labelKey": [SPINE]},
@@ -190,3 +198,19 @@ def test_a_pod_group_counts_before_the_annotations_of_its_pods() -> None:
 def test_a_pod_group_has_the_pods_whose_annotation_names_it() -> None:
     sent = only_gang(node(), pod_group("g", 3), annotated("a", "g"), member("b", "g"))
     assert groups(sent) == {"g": (3, 2)}
+
+
+def test_a_pod_group_of_coscheduling_is_a_gang_by_its_own_label() -> None:
+    label = {"scheduling.x-k8s.io/pod-group": "g"}
+    pods = [pod(name, labels=label) for name in "abc"]
+    translation = translated(node(), coscheduled("g", 2), *pods)
+    (sent,) = translation.request.gangs
+    assert (sent.name, sent.groups[0].min_replicas) == ("namespaces/ml/podgangs/g", 2)
+    assert len(sent.groups[0].pod_sets[0].pods) == 3
+    assert not translation.warnings
+
+
+def test_one_name_in_both_groups_of_coscheduling_is_a_problem() -> None:
+    assert problems(pod_group("g"), coscheduled("g", 1)) == [
+        ("PodGroup ml/g", "", "is also the name of PodGroup ml/g")
+    ]

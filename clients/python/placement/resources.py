@@ -71,6 +71,9 @@ BIND_REQUESTS: Final = Resource(
     "BindRequest", "scheduling.run.ai/v1alpha2", "bindrequests", namespaced=True
 )
 KOORDINATOR_POD_GROUPS: Final = Resource("PodGroup", _SIGS, "podgroups", namespaced=True)
+COSCHEDULING_POD_GROUPS: Final = Resource(
+    "PodGroup", "scheduling.x-k8s.io/v1alpha1", "podgroups", namespaced=True
+)
 ELASTIC_QUOTAS: Final = Resource("ElasticQuota", _SIGS, "elasticquotas", namespaced=True)
 RESERVATIONS: Final = Resource("Reservation", _KOORDINATOR, "reservations", namespaced=False)
 DEVICES: Final = Resource("Device", _KOORDINATOR, "devices", namespaced=False)
@@ -117,6 +120,7 @@ ALSO_PLANNED_FROM: Final = (
     BIND_REQUESTS,
     KAI_TOPOLOGIES,
     KOORDINATOR_POD_GROUPS,
+    COSCHEDULING_POD_GROUPS,
     ELASTIC_QUOTAS,
     RESERVATIONS,
     DEVICES,
@@ -147,6 +151,7 @@ RESPECTED: Final = (
     KAI_POD_GROUPS,
     KAI_TOPOLOGIES,
     KOORDINATOR_POD_GROUPS,
+    COSCHEDULING_POD_GROUPS,
     NETWORK_TOPOLOGIES,
     VOLCANO_POD_GROUPS,
     VOLCANO_QUEUES,

@@ -1,7 +1,9 @@
 """Koordinator's gangs: PodGroups, gangs by annotation alone, and groups of gangs.
 
 - A pod belongs to the PodGroup that its label names, else to the gang of its annotation. Where a
-  PodGroup has that name, it counts before the annotations of pods.
+  PodGroup has that name, it counts before the annotations of pods. PodGroups are those of the
+  coscheduling plugin of kube-scheduler: Koordinator kept their first API group, the plugin
+  has another by now, and another label.
 - Gangs of one gang group run together or not at all. Here they are one gang with a group for
   each; the answer names each of them.
 - The layers of the ClusterNetworkTopology named "default" are paths of labels (see
@@ -28,6 +30,7 @@ from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.times import read_time
 
 POD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 _PREFIX: Final = "gang.scheduling.koordinator.sh/"
 GANG_NAME: Final = f"{_PREFIX}name"
 _MINIMUM: Final = f"{_PREFIX}min-available"
@@ -95,13 +98,18 @@ def read_koordinator_gangs(
 
     `taken` are the gangs that pods belong to already.
     """
-    groups = {one.key: one for one in objects}
+    groups: dict[Key, Object] = {}
+    for one in objects:
+        other = groups.setdefault(one.key, one)
+        if other is not one:
+            problems.append(one.problem("", f"is also the name of {other}"))
     members: dict[Key, list[Pod]] = {}
     by_annotation: dict[Key, list[Pod]] = {}
     for pod in pods.values():
         if pod.key in taken:
             continue
-        label = pod.namespace, pod.labels.get(POD_GROUP_LABEL, "")
+        named = pod.labels.get(POD_GROUP_LABEL) or pod.labels.get(COSCHEDULING_LABEL, "")
+        label = pod.namespace, named
         note = pod.namespace, pod.annotations.get(GANG_NAME, "")
         if label in groups or note in groups:
             members.setdefault(label if label in groups else note, []).append(pod)

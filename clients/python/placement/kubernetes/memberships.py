@@ -9,8 +9,12 @@ from placement.advice_marks import GANG
 from placement.kubernetes import kai, koordinator, volcano
 
 _ANNOTATIONS: Final = (kai.POD_GROUP, GANG, volcano.POD_GROUP, koordinator.GANG_NAME)
-#: Grove's label of a PodGang's pods, and Koordinator's of a PodGroup's.
-_LABELS: Final = ("grove.io/podgang", koordinator.POD_GROUP_LABEL)
+#: Grove's label of a PodGang's pods, and those of a PodGroup's of coscheduling.
+_LABELS: Final = (
+    "grove.io/podgang",
+    koordinator.POD_GROUP_LABEL,
+    koordinator.COSCHEDULING_LABEL,
+)
 
 
 def group_of(pod: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -288,7 +288,10 @@ def _read_gangs(
     )
     gangs = [changed.get(gang.key, gang) for gang in gangs] + kai
     gangs += read_koordinator_gangs(
-        objects.of_kind(kinds.KOORDINATOR_POD_GROUPS),
+        (
+            *objects.of_kind(kinds.KOORDINATOR_POD_GROUPS),
+            *objects.of_kind(kinds.COSCHEDULING_POD_GROUPS),
+        ),
         pods,
         read_layers(objects.of_kind(kinds.NETWORK_TOPOLOGIES), problems),
         paths,
