@@ -56,7 +56,7 @@ def _alike(gang: DomainChoice, part: Part) -> Alike | None:
     if part.scope.pin >= 0 or len(demands) != 1:
         return None
     pod_class = gang.gang.demands[demands[0]].pod_class
-    if gang.problem.special[pod_class]:
+    if gang.is_one_by_one(pod_class):
         return None
     return Alike(part.required, pod_class, gang.want[demands[0]])
 

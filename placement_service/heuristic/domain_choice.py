@@ -84,6 +84,13 @@ class DomainChoice(GangUnits):
         result: list[int] = found.tolist()
         return result
 
+    def may_hold(self, part: Part, region: Region) -> bool:
+        """Whether a region has room for each pod class of a part by itself."""
+        need = self._need(part)
+        return need is None or all(
+            self.total_room(pod_class, region) >= units for pod_class, units in need.units.items()
+        )
+
     def best_first(
         self, wanted: DemandOf, level: int, domains: Ints, room: Ints, own: Ints | None
     ) -> Ints:
@@ -106,7 +113,7 @@ class DomainChoice(GangUnits):
             nodes = nodes[np.isin(nodes, region.nodes, assume_unique=True)]
         of = self.problem.levels[level]
         nodes = nodes[of.domain[nodes] >= 0]
-        row = self.residual.row(pod_class)[nodes]
+        row = self.residual.open_row(pod_class)[nodes]
         return np.bincount(of.domain[nodes], row, of.count).astype(np.int64)
 
     def _holds_inner(self, inner: _Inner, level: int, region: Region, own: Ints | None) -> Bools:

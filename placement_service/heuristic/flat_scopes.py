@@ -42,8 +42,8 @@ def place_flat(gang: DomainChoice, region: Region) -> bool:
 
 def _may_hold(gang: DomainChoice, demand: int, region: Region) -> bool:
     """Whether a region has room for the minimum of a demand by itself."""
-    row = gang.residual.row(gang.gang.demands[demand].pod_class)
-    return int(row[region.nodes].sum()) >= gang.want[demand]
+    pod_class = gang.gang.demands[demand].pod_class
+    return gang.total_room(pod_class, region) >= gang.want[demand]
 
 
 def _domains(gang: DomainChoice, scopes: Sequence[Scope], at: int) -> Iterator[int]:

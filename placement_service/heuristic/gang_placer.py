@@ -55,7 +55,7 @@ class GangPlacer(DomainChoice):
         wanted: dict[ClassIdx, int] = {}
         for demand, units in zip(self.gang.demands, self.want, strict=True):
             wanted[demand.pod_class] = wanted.get(demand.pod_class, 0) + units
-        return all(self.residual.row(s).sum() >= units for s, units in wanted.items() if units)
+        return all(self.total_room(s, EVERYWHERE) >= units for s, units in wanted.items() if units)
 
     def _part(self, part: Part, region: Region) -> bool:
         """A part with its scope: one domain of the required level."""
@@ -154,6 +154,8 @@ class GangPlacer(DomainChoice):
         """Spreads a part over as few domains of its preferred level as possible."""
         level = part.preferred
         children = self.hardest_first(part.children)
+        if not all(self.candidates(child, level, region) for child in children):
+            return False
         rest = {d: self.want[d] for d in part.loose if self.want[d]}
         left = list(used)
         tried: set[int] = set()
@@ -182,6 +184,8 @@ class GangPlacer(DomainChoice):
         return parts[placed:]
 
     def _try_one(self, part: Part, region: Region) -> bool:
+        if not self.may_hold(part, region):
+            return False
         mark = self.mark()
         if self._part(part, region):
             return True

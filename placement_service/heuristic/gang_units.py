@@ -127,14 +127,19 @@ class GangUnits:
     def room(self, pod_class: ClassIdx, level: int, region: Region, own: Ints | None) -> Ints:
         """The same, only for domains that the region holds whole; None for all."""
         if region.nodes is None:
-            return self.residual.slots(pod_class, level)
+            return self.residual.open_slots(pod_class, level)
         if own is not None:
-            return self.residual.slots(pod_class, level)[own]
+            return self.residual.open_slots(pod_class, level)[own]
         of = self.problem.levels[level]
         domain = of.domain[region.nodes]
         inside = domain >= 0
-        row = self.residual.row(pod_class)[region.nodes]
+        row = self.residual.open_row(pod_class)[region.nodes]
         return np.bincount(domain[inside], row[inside], of.count).astype(np.int64)
+
+    def total_room(self, pod_class: ClassIdx, region: Region) -> int:
+        """Units of a pod class that fit in a region."""
+        row = self.residual.open_row(pod_class)
+        return int((row if region.nodes is None else row[region.nodes]).sum())
 
     # --- pods -------------------------------------------------------------
 
@@ -143,13 +148,19 @@ class GangUnits:
         pod_class = self.gang.demands[demand].pod_class
         if count <= 0:
             return 0
-        if self.problem.special[pod_class]:
+        if self.is_one_by_one(pod_class):
             return self._one_by_one(demand, count, region)
         chosen = self.topology.choice.best(self.residual, pod_class, region, count)
         if not len(chosen.nodes):
             return 0
         self.take(demand, chosen.nodes, chosen.counts)
         return int(chosen.counts.sum())
+
+    def is_one_by_one(self, pod_class: ClassIdx) -> bool:
+        """Whether where a pod of the class is may open or close nodes to the next one."""
+        if not self.problem.special[pod_class]:
+            return False
+        return not self.residual.closed_by_others(pod_class)
 
     def _one_by_one(self, demand: int, count: int, region: Region) -> int:
         """Units under rules between pods, each placed with the rules as they are then."""

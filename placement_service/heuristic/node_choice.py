@@ -62,7 +62,7 @@ class NodeChoice:
         self, residual: ResidualCapacity, pod_class: ClassIdx, region: Region, count: int
     ) -> Chosen:
         """The best nodes of a region for up to `count` units; fewer where there is no room."""
-        row = residual.row(pod_class)
+        row = residual.open_row(pod_class)
         if region.nodes is None:
             able = (row > 0).nonzero()[0]
             fits = row[able]
@@ -112,7 +112,7 @@ class NodeChoice:
             return self.best(residual, pod_class, regions[0], counts[0])
         found = [region.nodes for region in regions if region.nodes is not None]
         nodes = np.concatenate(found)
-        fits = residual.row(pod_class)[nodes]
+        fits = residual.open_row(pod_class)[nodes]
         able = (fits > 0).nonzero()[0]
         place = np.repeat(np.arange(len(found)), [len(one) for one in found])[able]
         nodes, fits = nodes[able], fits[able]

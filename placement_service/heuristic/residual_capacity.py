@@ -26,7 +26,7 @@ LEAST, MORE_THAN_ANY = -(1 << 62), 1 << 62
 
 
 class _Pods(NamedTuple):
-    """Units of a pod class on distinct nodes."""
+    """Units of a pod class on nodes."""
 
     pod_class: ClassIdx
     nodes: Ints
@@ -59,6 +59,14 @@ class _Change(NamedTuple):
     sign: int
 
 
+class _Opened(NamedTuple):
+    """After so many changes: units that fit on nodes that are open, and their sums by level."""
+
+    seen: int
+    row: Ints
+    sums: dict[int, Ints]
+
+
 class ResidualCapacity:
     """Mutable state of the nodes; `mark` and `undo` go back exactly."""
 
@@ -86,6 +94,8 @@ class ResidualCapacity:
                 self._of_class.setdefault(pod_class, []).append(load)
         #: Rules whose pods have changed since they last held.
         self._in_doubt: dict[int, _Load] = {}
+        #: What is open to pod classes under rules that close nodes for good.
+        self._open: dict[ClassIdx, _Opened] = {}
         #: What queues have left; `take` knows no gangs, so the code that places one charges it.
         self.queues = QueueLedger(problem)
 
@@ -123,6 +133,43 @@ class ResidualCapacity:
             if domains is not None:
                 result &= domains[self.problem.levels[rule.level].domain]
         return result
+
+    def open_row(self, pod_class: ClassIdx) -> Ints:
+        """As `row`, without nodes that rules between pods close for good."""
+        opened = self._opened(pod_class)
+        return self.row(pod_class) if opened is None else opened.row
+
+    def open_slots(self, pod_class: ClassIdx, level: int) -> Ints:
+        """As `slots`, without nodes that rules between pods close for good."""
+        opened = self._opened(pod_class)
+        if opened is None:
+            return self.slots(pod_class, level)
+        if level not in opened.sums:
+            opened.sums[level] = sums_by_domain(self.problem.levels[level], opened.row)
+        return opened.sums[level]
+
+    def _opened(self, pod_class: ClassIdx) -> _Opened | None:
+        """What is open to a pod class now; None where no rule closes anything for good."""
+        every = self._of_class.get(pod_class, ())
+        loads = [load for load in every if load.rule.closes_for_good(pod_class)]
+        if not loads:
+            return None
+        known = self._open.get(pod_class)
+        if known is None or known.seen < len(self._changes):
+            row = self.row(pod_class)
+            for load in loads:
+                domains = load.rule.open_domains(load.pods, pod_class)
+                if domains is not None:
+                    row = np.where(domains[self.problem.levels[load.rule.level].domain], row, 0)
+            known = self._open[pod_class] = _Opened(len(self._changes), row, {})
+        return known
+
+    def closed_by_others(self, pod_class: ClassIdx) -> bool:
+        """Whether rules between pods close nodes to the class for good, and its own pods none."""
+        return all(
+            load.rule.closes_for_good(pod_class) and load.rule.is_about_others(pod_class)
+            for load in self._of_class.get(pod_class, ())
+        )
 
     def rules_hold(self) -> bool:
         """Whether the rules between pods hold that can only be checked on a whole plan. Nodes
@@ -198,13 +245,10 @@ class ResidualCapacity:
         on = [node for _, node, _ in units]
         nodes = np.array(on, dtype=np.int64)
         counts = np.array([count for *_, count in units], dtype=np.int64)
-        counted: tuple[_Pods, ...] = ()
-        if self._of_class:
-            counted = tuple(
-                _Pods(s, np.array([node]), np.array([count]))
-                for s, (_, node, count) in zip(classes, units, strict=True)
-                if s in self._of_class
-            )
+        counted = tuple(
+            _Pods(s, nodes[of_class == s], counts[of_class == s])
+            for s in sorted(self._of_class.keys() & set(classes))
+        )
         amounts = counts[:, None] * self.problem.request[of_class]
         gpus = counts * self.problem.gpus[of_class]
         if len(set(on)) < len(on):

@@ -35,5 +35,8 @@ class DomainCapacity(Rule):
         left = np.maximum(0, self.capacity - pods[0]) // self.weight[pod_class]
         return Ceiling(np.append(left, NO_CEILING))
 
+    def closes_for_good(self, pod_class: ClassIdx) -> bool:
+        return True
+
     def widen(self, bundles: Sequence[Bundle]) -> Self:
         return type(self)(self.level, pad(self.weight, bundles), self.capacity)

@@ -33,5 +33,11 @@ class Exclusion(Rule):
     ) -> Ceiling | None:
         return where_open(self.open_domains(pods, pod_class))
 
+    def closes_for_good(self, pod_class: ClassIdx) -> bool:
+        return True
+
+    def is_about_others(self, pod_class: ClassIdx) -> bool:
+        return not (self.left[pod_class] and self.right[pod_class])
+
     def widen(self, bundles: Sequence[Bundle]) -> Self:
         return type(self)(self.level, pad(self.left, bundles), pad(self.right, bundles))

@@ -40,6 +40,12 @@ class ExclusiveGroups(Rule):
     ) -> Ceiling | None:
         return where_open(self.open_domains(pods, pod_class))
 
+    def closes_for_good(self, pod_class: ClassIdx) -> bool:
+        return True
+
+    def is_about_others(self, pod_class: ClassIdx) -> bool:
+        return True
+
     def widen(self, bundles: Sequence[Bundle]) -> Self:
         return type(self)(self.level, pad(self.group, bundles))
 

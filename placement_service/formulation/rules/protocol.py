@@ -5,7 +5,8 @@ sort of rule it is; what a rule posts to CP-SAT stands under its name in `cp_sat
 
     formulation   `formulate` in the rule's module makes it from the request; `widen`
     heuristic     `tracked`, `open_domains`, `holds` over the pods counted so far, and how
-                  to place pods under it: `comes_late`, `crowding`, `shares_one_domain`
+                  to place pods under it: `closes_for_good`, `is_about_others`, `comes_late`,
+                  `crowding`, `shares_one_domain`
     explanation   `ceiling`: at most so many more pods in each domain
 """
 
@@ -72,6 +73,14 @@ class Rule(ABC):
         `company` are the classes of the gang, whose pods may help each other.
         """
         return None
+
+    def closes_for_good(self, pod_class: ClassIdx) -> bool:
+        """Whether a domain that is closed to the class stays so, however many pods come."""
+        return False
+
+    def is_about_others(self, pod_class: ClassIdx) -> bool:
+        """Whether pods of the class close no domain to each other, nor open one."""
+        return False
 
     def comes_late(self, pod_class: ClassIdx) -> bool:
         """Whether pods of the class should be placed after others of their gang."""

@@ -1,0 +1,94 @@
+"""Domains in which a part has no room are not tried one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from placement_service.entities.request import Policy
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import NodeIdx
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.gang_placer import GangPlacer
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+from tests.scenario import Group, Scenario, near
+
+RACKS = "r1: x1=8 x2=8 | r2: x3=8 x4=8 | r3: x5=8 x6=8 | r4: x7=8 x8=8"
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
+    """What a method was called with."""
+    calls: list[object] = []
+    plain: Callable[..., object] = getattr(GangPlacer, name)
+
+    def call(self: GangPlacer, *arguments: object) -> object:
+        calls.append(arguments[0])
+        return plain(self, *arguments)
+
+    monkeypatch.setattr(GangPlacer, name, call)
+    return calls
+
+
+def placed(scenario: Scenario) -> list[list[NodeIdx]]:
+    """The nodes of each gang in turn."""
+    problem = formulate(scenario.snapshot(), Policy())
+    topology, residual = Topology(problem), ResidualCapacity(problem)
+    found: list[list[NodeIdx]] = []
+    for gang in problem.pending:
+        mine = GangPlacer(topology, residual, gang)
+        found.append([node for _, node, _ in mine.units()] if mine.run() else [])
+    return found
+
+
+def domain(name: str) -> dict[str, object]:
+    return {"compute_domain": name}
+
+
+def test_no_domain_is_looked_for_where_none_holds_a_group_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = counted(monkeypatch, "next_domain")
+    large = Group("a", pods=3, gpus=8, prefer="rack"), Group("b", pods=1, gpus=8)
+    (nodes,) = placed(Scenario(RACKS).gang("g", *large, prefer="rack"))
+    assert len(nodes) == 4
+    # For the large group alone, not in each rack.
+    assert len(looked) == 2
+
+
+def test_a_group_is_not_tried_in_a_domain_without_room_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = counted(monkeypatch, "_part")
+    groups = (Group(name, pods=2, gpus=8, prefer="rack") for name in "abc")
+    scenario = Scenario("r1: x1=8 x2=8 | r2: x3=4 x4=8 | r3: x5=8 x6=8 | r4: x7=8 x8=8")
+    (nodes,) = placed(scenario.gang("g", *groups, prefer="rack"))
+    assert len(nodes) == 6
+    # The whole gang, and each group once, where it fits.
+    assert len(tried) == 4
+
+
+def test_nodes_that_serve_another_compute_domain_have_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    narrowed = counted(monkeypatch, "_soft")
+    scenario = Scenario(RACKS).gang("a", Group("w", pods=1, gpus=4, asks=domain("a")))
+    both = (Group(name, pods=n, gpus=4, asks=domain("b")) for name, n in (("w", 2), ("v", 1)))
+    scenario = scenario.gang("b", *both, pack="rack")
+    first, second = placed(scenario)
+    assert {n // 2 for n in second}.isdisjoint(n // 2 for n in first)
+    # One rack is tried.
+    assert len(narrowed) == 1
+
+
+def test_pods_that_only_avoid_others_are_placed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_by_one = counted(monkeypatch, "_one_by_one")
+    scenario = Scenario(RACKS)
+    for name in "ab":
+        scenario = scenario.gang(name, Group("w", pods=12, gpus=1, asks=domain(name)))
+    first, second = placed(scenario)
+    assert not one_by_one
+    assert not set(first) & set(second)
+    apart = Group("w", pods=2, gpus=1, labels={"app": "c"}, away=(near("rack", app="c"),))
+    placed(Scenario(RACKS).gang("c", apart))
+    assert one_by_one
