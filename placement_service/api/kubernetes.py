@@ -63,7 +63,7 @@ def question(content: bytes, base: Callable[[str], ObjectsVersion]) -> ObjectsQu
     before = base(message.base.digest) if message.HasField("base") else NOTHING
     told = read_objects(message.objects)
     changes = step(before, told, message.base.gone)
-    translation = _translated(changes.objects(told), as_of)
+    translation = _translated(changes.objects(told), as_of or changes.newest())
     request = translation.request
     gpu_resources = tuple(request.policy.gpu_resources)
     request.snapshot.revision = message.revision

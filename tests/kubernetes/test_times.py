@@ -71,6 +71,12 @@ def test_the_input_was_taken_at_its_newest_time() -> None:
     assert request(heard, old).snapshot.as_of.ToJsonString() == "2026-01-02T00:00:00Z"
 
 
+def test_what_is_no_time_hides_none_of_the_same_object() -> None:
+    wrong = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-13-02T00:00:00Z"}
+    heard = stamped(node("n1", conditions=[wrong]), "2026-01-02T00:00:00Z")
+    assert request(heard).snapshot.as_of.ToJsonString() == "2026-01-02T00:00:00Z"
+
+
 def test_what_lies_ahead_by_intention_is_not_now() -> None:
     leaving = pod("a", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"})
     assert not request(node(), leaving).snapshot.HasField("as_of")

@@ -6,10 +6,21 @@ import json
 
 from placement.kubernetes import Objects, translate
 from placement.kubernetes.trimming import Trimmer
-from tests.kubernetes.build import container, gang, group, kai_pod, kai_pod_group, node, pod, thing
+from tests.kubernetes.build import (
+    container,
+    gang,
+    group,
+    kai_pod,
+    kai_pod_group,
+    kai_queue,
+    node,
+    pod,
+    thing,
+)
 
 USES = "scheduling.koordinator.sh/reservation-allocated"
 GIVEN = "scheduling.koordinator.sh/device-allocated"
+STARTED = "kai.scheduler/last-start-timestamp"
 
 
 def test_nothing_that_counts_is_lost() -> None:
@@ -48,6 +59,11 @@ def test_nothing_that_counts_is_lost() -> None:
         kai_pod_group(metadata={"creationTimestamp": "2026-01-01T00:00:00Z"}),
         gang(podgroups=[group("w", "b")], metadata={"name": "h", "labels": {"a": "b"}}),
         pod("b", schedulingGates=[{"name": "g"}]),
+        kai_queue("q", preemptMinRuntime="1h"),
+        gang(podgroups=[group("w", "r")],
+             metadata={"name": "runs", "labels": {"kai.scheduler/queue": "q"},
+                       "annotations": {STARTED: "2026-01-01T00:00:00Z", "noise": "x"}}),
+        pod("r", nodeName="n1"),
         thing("PodGroup", "scheduling.k8s.io/v1alpha2", "native", namespace="ml",
               spec={"schedulingPolicy": {"gang": {"minCount": 1}}}),
         thing("PersistentVolumeClaim", "v1", "c", namespace="ml", spec={"volumeName": "pv"}),
@@ -60,3 +76,25 @@ def test_nothing_that_counts_is_lost() -> None:
     assert "secret" not in text
     assert "noise" not in text
     assert "managedFields" not in text
+
+
+def test_pods_that_name_their_workload_still_do_so() -> None:
+    """What it holds of its queue is not counted beside what they ask for."""
+    named = {"annotations": {"kueue.x-k8s.io/workload": "w"}}
+    flavor = {"name": "any", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": 8}]}
+    groups = [{"coveredResources": ["nvidia.com/gpu"], "flavors": [flavor]}]
+    assigned = {"name": "main", "count": 1, "resourceUsage": {"nvidia.com/gpu": "1"}}
+    bodies = [
+        node("n1"),
+        thing("ClusterQueue", "kueue.x-k8s.io/v1beta2", "q", spec={"resourceGroups": groups}),
+        thing("LocalQueue", "kueue.x-k8s.io/v1beta2", "l", namespace="ml",
+              spec={"clusterQueue": "q"}),
+        thing("Workload", "kueue.x-k8s.io/v1beta2", "w", namespace="ml",
+              status={"admission": {"clusterQueue": "q", "podSetAssignments": [assigned]},
+                      "conditions": [{"type": "QuotaReserved", "status": "True"}]}),
+        pod("a", nodeName="n1", labels={"kueue.x-k8s.io/queue-name": "l"}, metadata=named),
+    ]  # fmt: skip
+    trimmer = Trimmer()
+    for known in (bodies, [trimmer.trim(body) for body in bodies]):
+        (queue,) = translate(Objects.of(known)).request.snapshot.queues
+        assert queue.used["gpus"] == 1

@@ -7,8 +7,9 @@ are kept without what translation does not read; their digest is that of all tha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from itertools import groupby
@@ -17,6 +18,7 @@ from typing import NamedTuple, Self
 
 from placement.kubernetes.kinds import Kind, kind_of
 from placement.kubernetes.objects import Object, Objects
+from placement.kubernetes.times import newest_of, times_in
 from placement.kubernetes.trimming import Trimmer
 from placement.kubernetes.v1 import ObjectName, PlaceObjectsRequest
 from placement_service.api.snapshots.content import Entries
@@ -31,10 +33,11 @@ _NO_ENTRIES = Entries()
 
 
 class KnownObject(NamedTuple):
-    """An object, and its kind with the group."""
+    """An object, its kind with the group, and the times in it, which what is kept of it lacks."""
 
     kind: Kind
     object: Object
+    times: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -92,15 +95,21 @@ class Step:
 
     def objects(self, told: Objects) -> Objects:
         """All objects after it, to translate; `told` has what was noted when they were read."""
-        new = {one.name: one for one in self.told}
-        gone = set(self.gone)
-        kept = (one for one in self.base.objects if one.name not in new and one.name not in gone)
-        every = sorted([*kept, *new.values()], key=attrgetter("name"))
+        every = sorted([*self._kept(), *self.told], key=attrgetter("name"))
         by_kind = {
             kind: tuple(one.object for one in several)
             for kind, several in groupby(every, key=attrgetter("kind"))
         }
         return Objects(by_kind, told.problems, told.warnings)
+
+    def newest(self) -> datetime | None:
+        """The newest time that any object names, in whatever way it was told of."""
+        return newest_of(text for one in (*self.told, *self._kept()) for text in one.times)
+
+    def _kept(self) -> Iterator[KnownObject]:
+        """What is still there of the base."""
+        other = {*self.gone, *(one.name for one in self.told)}
+        return (one for one in self.base.objects if one.name not in other)
 
     def version(self, size: int) -> ObjectsVersion:
         """The version after it; `size` are the bytes that told of it. The objects are not bad."""
@@ -112,8 +121,12 @@ class Step:
         )
         known = self.base is not NOTHING
         objects = [
-            KnownObject(kind, replace(o, body=trim(o.body), file=f"objects[{o}]", document=0))
-            for kind, o in self.told
+            KnownObject(
+                kind,
+                replace(o, body=trim(o.body), file=f"objects[{o}]", document=0),
+                times,
+            )
+            for kind, o, times in self.told
         ]
         return ObjectsVersion(
             change.arranged(self.base.objects, objects),
@@ -125,7 +138,11 @@ class Step:
 
 def step(base: ObjectsVersion, told: Objects, gone: Iterable[ObjectName]) -> Step:
     """What a request changes. Raises InvalidRequest when that cannot be."""
-    new = [KnownObject(kind, one) for kind, several in told.by_kind.items() for one in several]
+    new = [
+        KnownObject(kind, one, times_in(one.body))
+        for kind, several in told.by_kind.items()
+        for one in several
+    ]
     names = _gone(base, {one.name for one in new}, gone)
     if len(base.objects) + len(new) > MAX_OBJECTS:
         problem = f"hold more than {MAX_OBJECTS:,} objects with those of the base"

@@ -29,7 +29,8 @@ from placement.kubernetes.templates import Templates
 from placement.kubernetes.times import parse_time
 
 _POD_INDEX: Final = "grove.io/podclique-pod-index"
-_LAST_START: Final = "kai.scheduler/last-start-timestamp"
+#: The annotation of a gang that says when it began to run.
+LAST_START: Final = "kai.scheduler/last-start-timestamp"
 
 
 class GangMessages:
@@ -199,7 +200,7 @@ def _is_preemptible(
 def _started(gang: Gang, members: Iterable[Pod]) -> datetime | None:
     """When a gang began to run: the time that KAI noted, else the start of its youngest pod."""
     notes = At(gang.object.body, {}).get("metadata").get("annotations").labels()
-    noted = parse_time(notes[_LAST_START]) if _LAST_START in notes else None
+    noted = parse_time(notes[LAST_START]) if LAST_START in notes else None
     return noted or max(
         (pod.started for pod in members if pod.node and pod.started is not None), default=None
     )

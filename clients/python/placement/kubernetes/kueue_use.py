@@ -17,7 +17,8 @@ from placement.kubernetes.reading import At, Findings
 
 Key = tuple[str, str]
 
-_WORKLOAD: Final = "kueue.x-k8s.io/workload"
+#: The annotation of pods that names their Workload.
+WORKLOAD: Final = "kueue.x-k8s.io/workload"
 #: Labels of pods whose value is the name of the Workload, or of the object that it stands for.
 _LABELS: Final = (
     "kueue.x-k8s.io/pod-group-name",
@@ -116,7 +117,7 @@ def _by_name(pods: Iterable[Pod]) -> dict[Key, list[Pod]]:
     result: dict[Key, list[Pod]] = {}
     for pod in pods:
         owners = At(pod.object.body, {}).get("metadata").get("ownerReferences").items()
-        names = {pod.object.name, pod.annotations.get(_WORKLOAD, "")}
+        names = {pod.object.name, pod.annotations.get(WORKLOAD, "")}
         if pod.object.origin is not None:
             names.add(pod.object.origin.name)
         names |= {owner.get("name").text() for owner in owners}

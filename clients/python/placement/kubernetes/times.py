@@ -11,6 +11,10 @@ from typing import Any, Final
 from placement.kubernetes.objects import Object
 from placement.kubernetes.reading import At
 
+#: The form that Kubernetes writes.
+_ONE_FORM: Final = re.compile(
+    r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3])(:[0-5][0-9]){2}Z"
+)
 #: Conditions say when they changed, nodes when they were last heard of.
 _CONDITION_TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime", "lastProbeTime")
 
@@ -71,22 +75,36 @@ def newest(objects: Iterable[Object]) -> datetime | None:
 
     Times that lie ahead by intention, as that of a deletion, do not count.
     """
+    return newest_of(text for one in objects for text in times_in(one.body))
+
+
+def newest_of(texts: Iterable[str]) -> datetime | None:
+    """The newest of times as they are written; what is none is passed over."""
     best = ""
     best_time: datetime | None = None
     seen: set[str] = set()
-    for one in objects:
-        for text in _times(one.body):
-            # Nearly all have one form, in which the order of texts is the order of times.
-            if text <= best and text.endswith("Z"):
-                continue
-            if text in seen:
-                continue
-            seen.add(text)
-            moment = parse_time(text)
-            if moment is not None and (best_time is None or moment > best_time):
-                best_time = moment
-                best = text if text.endswith("Z") and len(text) == 20 else best
+    for text in texts:
+        # Nearly all have one form, in which the order of texts is the order of times.
+        if text <= best and text.endswith("Z"):
+            continue
+        if text in seen:
+            continue
+        seen.add(text)
+        moment = parse_time(text)
+        if moment is not None and (best_time is None or moment > best_time):
+            best_time = moment
+            best = text if _has_one_form(text) else best
     return best_time
+
+
+def times_in(body: Any) -> tuple[str, ...]:
+    """The times in an object that may be its newest."""
+    texts = tuple(_times(body))
+    return (max(texts),) if len(texts) > 1 and all(map(_has_one_form, texts)) else texts
+
+
+def _has_one_form(text: str) -> bool:
+    return _ONE_FORM.fullmatch(text) is not None
 
 
 def _times(body: Any) -> Iterable[str]:

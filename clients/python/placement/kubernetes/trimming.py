@@ -16,8 +16,10 @@ from typing import Any, Final
 from placement import advice_marks
 from placement.kubernetes import (
     device_annotations,
+    gang_messages,
     kai,
     koordinator,
+    kueue_use,
     needs,
     objects,
     reservations,
@@ -35,7 +37,7 @@ _POD_SPEC: Final = (
     "schedulingGates", "schedulerName", "priority", "priorityClassName", "preemptionPolicy",
     "schedulingGroup", "workloadRef",
 )  # fmt: skip
-#: Annotations that translation reads, where a pod has them.
+#: Annotations that translation reads, of pods and of gangs.
 _POD_ANNOTATIONS: Final = (
     *needs.ANNOTATIONS,
     *koordinator.ANNOTATIONS,
@@ -43,8 +45,10 @@ _POD_ANNOTATIONS: Final = (
     kai.POD_GROUP,
     device_annotations.ALLOCATED,
     reservations.USED,
+    kueue_use.WORKLOAD,
     *advice_marks.PLAIN_GANG,
 )
+_GANG_ANNOTATIONS: Final = (gang_messages.LAST_START,)
 _POD_CONDITIONS: Final = ("PodScheduled", "Ready")
 
 
@@ -76,11 +80,8 @@ class Trimmer:
         kept = self._some(metadata, _POD_METADATA)
         if metadata.get("labels"):
             kept["labels"] = self._shared(metadata["labels"])
-        annotations = metadata.get("annotations")
-        if isinstance(annotations, dict):
-            read = {key: annotations[key] for key in _POD_ANNOTATIONS if key in annotations}
-            if read:
-                kept["annotations"] = self._shared(read)
+        if read := _annotations(metadata, _POD_ANNOTATIONS):
+            kept["annotations"] = self._shared(read)
         if owners := _controllers(metadata):
             kept["ownerReferences"] = self._shared(owners)
         facts = {**relevant(spec), **{f: spec[f] for f in _POD_SPEC if f in spec}}
@@ -125,11 +126,12 @@ class Trimmer:
         }
 
     def _gang(self, body: Mapping[str, Any]) -> Body:
-        metadata = self._some(
-            _mapping(body, "metadata"), (*_POD_METADATA, "resourceVersion", "generation", "labels")
-        )
+        whole = _mapping(body, "metadata")
+        metadata = self._some(whole, (*_POD_METADATA, "resourceVersion", "generation", "labels"))
         if "labels" in metadata:
             metadata["labels"] = _strings(metadata["labels"])
+        if read := _annotations(whole, _GANG_ANNOTATIONS):
+            metadata["annotations"] = read
         return {**_without_metadata(body), "metadata": metadata}
 
     def _priority_class(self, body: Mapping[str, Any]) -> Body:
@@ -166,6 +168,12 @@ class Trimmer:
 def _mapping(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     value = body.get(field)
     return value if isinstance(value, dict) else {}
+
+
+def _annotations(metadata: Mapping[str, Any], names: tuple[str, ...]) -> Body:
+    """Those that are read, where an object has them."""
+    told = _mapping(metadata, "annotations")
+    return {name: told[name] for name in names if name in told}
 
 
 def _controllers(metadata: Mapping[str, Any]) -> list[Body]:

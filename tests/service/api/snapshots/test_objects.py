@@ -93,6 +93,21 @@ def test_changes_make_what_the_whole_says(steps: list[Any], order: random.Random
     assert read(Held(MANY), dumped).objects_digest == base
 
 
+def test_times_that_are_not_kept_count_as_those_of_the_whole() -> None:
+    """When the objects were seen is the newest time in them, here that of a condition."""
+    beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T00:00:00Z"}
+    nodes = [node("na"), node("nb")]
+    nodes[0]["status"]["conditions"] = [beat]
+    waits = gang("ga", podgroups=[group("w", "pa")])
+    held = Held(MANY)
+    base = read(held, asked([*nodes, pod("pa")])).objects_digest
+    whole = read(held, asked([*nodes, pod("pa"), waits]))
+    assert whole.request.snapshot.as_of is not None
+    assert read(held, asked([waits], base)).request == whole.request
+    gone = read(held, asked([waits], base, [name_of(nodes[0])]))
+    assert gone.request.snapshot.as_of is None
+
+
 def test_spaces_order_of_keys_and_lists_have_no_part_in_the_digest() -> None:
     bodies = [node("a"), node("b")]
     backwards = [dict(reversed(list(body.items()))) for body in bodies]
