@@ -34,6 +34,7 @@ from urllib3.exceptions import HTTPError
 
 from tests.cluster.api import POD_GANGS, PODS, Api, ApiError, Body, Resource
 from tests.cluster.grove_gangs import CLIQUE, GATE, Key, WantedGang, wanted_gangs
+from tests.cluster.informer import Informer
 from tests.cluster.rollout import Clique, is_current, is_true, next_old
 
 SCHEDULER: Final = "placement-service"
@@ -45,7 +46,9 @@ _INDEX: Final = "grove.io/podclique-pod-index"
 _REPLICA: Final = "grove.io/podcliqueset-replica-index"
 _PART_OF: Final = "app.kubernetes.io/part-of"
 _INITIALIZED: Final = "Initialized"
+#: Between two looks in the background: as a rule, and where nothing has changed since.
 _PAUSE_SECONDS: Final = 0.05
+_IDLE_SECONDS: Final = 0.5
 _MOST_STEPS: Final = 1000
 
 
@@ -73,7 +76,11 @@ class GroveStandIn:
         self._pace: dict[Key, int] = defaultdict(lambda: 1)
         #: Whether the stages see everything that has happened, or what a cache knows of it.
         self._is_sure = True
+        #: What a step has listed, until it writes.
+        self._seen: dict[tuple[str, str], list[Body]] | None = None
         self._stopping = threading.Event()
+        self._changed = threading.Event()
+        self._informers: list[Informer] = []
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
@@ -96,6 +103,7 @@ class GroveStandIn:
         }
         with self._lock:
             self._sets, self._topologies, self._gangs = sets, topologies, gangs
+        self._changed.set()
 
     def forget(self, namespace: str, name: str) -> None:
         """Take a PodCliqueSet away; its gangs and pods go with `trim`."""
@@ -106,6 +114,7 @@ class GroveStandIn:
                 for key, gang in self._gangs.items()
                 if (key[0], gang.body["metadata"]["labels"][_PART_OF]) != (namespace, name)
             }
+        self._changed.set()
 
     def make_gangs(self) -> int:
         """Create the PodGangs that are missing, without references and not initialized."""
@@ -245,7 +254,11 @@ class GroveStandIn:
         stages: list[Callable[[GroveStandIn], int]] = [*STAGES]
         if shuffle is not None:
             shuffle.shuffle(stages)
-        return sum(stage(self) for stage in stages)
+        self._seen = {}
+        try:
+            return sum(stage(self) for stage in stages)
+        finally:
+            self._seen = None
 
     def settle(self) -> None:
         """`step` until nothing is due. What waits for a scheduler stays."""
@@ -264,6 +277,13 @@ class GroveStandIn:
         """Do what is due in a thread, until `stop`, through restarts of the API server."""
         self._stopping.clear()
         self._is_sure = False
+        self._changed.set()
+        self._informers = [
+            Informer(self._api, resource, lambda *_: self._changed.set())
+            for resource in (POD_GANGS, PODS)
+        ]
+        for informer in self._informers:
+            informer.start()
         self._thread = threading.Thread(target=self._run, name="grove-stand-in", daemon=True)
         self._thread.start()
 
@@ -271,22 +291,28 @@ class GroveStandIn:
         """Raises what went wrong in the thread."""
         if self._thread is not None:
             self._stopping.set()
+            self._changed.set()
             self._thread.join()
             self._thread = None
             self._is_sure = True
+            for informer in self._informers:
+                informer.stop()
         if self._error is not None:
             raise self._error
 
     def _run(self) -> None:
         try:
             while not self._stopping.wait(_PAUSE_SECONDS):
+                self._changed.wait(_IDLE_SECONDS)
+                self._changed.clear()
                 try:
                     self.step()
                 except (HTTPError, OSError):
-                    continue
+                    self._changed.set()
                 except ApiError as error:
                     if error.status < 429:
                         raise
+                    self._changed.set()
         except Exception as error:  # told by `stop`, in the thread of the test
             self._error = error
 
@@ -337,11 +363,18 @@ class GroveStandIn:
         return [gang for gang in self._ours(POD_GANGS) if _key(gang) in wanted]
 
     def _ours(self, resource: Resource) -> list[Body]:
-        return self._list(resource, labelSelector="app.kubernetes.io/managed-by=grove-operator")
+        return self._list(resource, "app.kubernetes.io/managed-by=grove-operator")
 
-    def _list(self, resource: Resource, **parameters: str) -> list[Body]:
+    def _list(self, resource: Resource, labels: str = "") -> list[Body]:
+        """What there is; within a step once, until something is written."""
+        key = resource.plural, labels
+        if self._seen is not None and key in self._seen:
+            return self._seen[key]
         read = self._api.items if self._is_sure else self._api.latest
-        return read(resource, **parameters)
+        found = read(resource, **({"labelSelector": labels} if labels else {}))
+        if self._seen is not None:
+            self._seen[key] = found
+        return found
 
     def _pods(self) -> defaultdict[Key, list[Body]]:
         """The pods there are, by namespace and clique."""
@@ -361,6 +394,11 @@ class GroveStandIn:
         sees the new state.
         """
 
+        if not bodies:
+            return []
+        if self._seen is not None:
+            self._seen.clear()
+
         def try_it(body: Body) -> Body:
             try:
                 return act(body)
@@ -369,7 +407,7 @@ class GroveStandIn:
                     raise
                 return {}
 
-        return [one for one in self._api.each(try_it, bodies) if one] if bodies else []
+        return [one for one in self._api.each(try_it, bodies) if one]
 
 
 #: In the order in which a PodCliqueSet comes to life.
