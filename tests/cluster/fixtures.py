@@ -53,6 +53,7 @@ from tests.cluster.apiserver import ADMIN, ApiServer
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import FaultProxy
+from tests.cluster.schedulers import wipe_kinds
 from tests.waiting import wait_until
 
 _SKIPPED: Final = "no kube-apiserver: "
@@ -106,6 +107,7 @@ class Cluster:
 
 def wipe(api: Api) -> None:
     """Empty a cluster, of all namespaces, as far as tests fill it."""
+    wipe_kinds(api)
     for resource in (POD_GANGS, PODS, LEASES, EVENTS):
         try:
             there = api.items_once_there(resource)

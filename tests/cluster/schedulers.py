@@ -64,14 +64,19 @@ _GPU: Final = "nvidia.com/gpu"
 
 #: Servers that have the kinds: making each anew costs them more than most tests do.
 _installed: set[str] = set()
+#: Those of them in which there may be objects of the kinds.
+_used: set[str] = set()
 
 
 def install_kinds(api: Api) -> None:
-    """The kinds of all, with any fields, and none of their objects; waits until they are served."""
+    """The kinds of all, with any fields; waits until they are served. What a test makes of them is
+    wiped before the next one (`wipe_kinds`)."""
+    _used.add(api.url)
     if api.url not in _installed:
         _apply_kinds(api)
         _installed.add(api.url)
-    wipe_kinds(api)
+        for resource in _resources():
+            api.items_once_there(resource)
 
 
 def _apply_kinds(api: Api) -> None:
@@ -105,11 +110,20 @@ def _apply_kinds(api: Api) -> None:
 
 def wipe_kinds(api: Api) -> None:
     """Deletes what tests left of these kinds, in all namespaces."""
-    for _, group, version, plural, namespaced in _KINDS:
-        resource = Resource(f"{group}/{version}", plural, namespaced=namespaced)
+    if api.url not in _used:
+        return
+    for resource in _resources():
         there = api.items_once_there(resource)
         for namespace in sorted({one["metadata"].get("namespace", "") for one in there}):
             api.delete_all(resource, namespace)
+    _used.remove(api.url)
+
+
+def _resources() -> list[Resource]:
+    return [
+        Resource(f"{group}/{version}", plural, namespaced=namespaced)
+        for _, group, version, plural, namespaced in _KINDS
+    ]
 
 
 class StandIn:

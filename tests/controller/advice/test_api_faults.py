@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from tests.cluster.fixtures import Cluster
 from tests.cluster.proxy import Drop, Fault, FaultProxy, LoseAnswer, Refuse, Request
-from tests.controller.advice.worlds import Way, every_way, is_over, left_over, with_kinds
+from tests.cluster.schedulers import install_kinds
+from tests.controller.advice.worlds import Way, every_way, is_over, left_over
 from tests.controller.conftest import controller
 
 FAULTS: tuple[Fault, ...] = (
@@ -26,9 +26,9 @@ STRIKES = 12
 
 
 @pytest.fixture
-def world(cluster: Cluster) -> Iterator[Cluster]:
-    with with_kinds(cluster):
-        yield cluster
+def world(cluster: Cluster) -> Cluster:
+    install_kinds(cluster.api)
+    return cluster
 
 
 def run_whole(world: Cluster, gangs: int) -> bool:

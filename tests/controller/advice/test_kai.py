@@ -23,9 +23,9 @@ from tests.cluster.schedulers import (
     HOLDERS,
     KAI_POD_GROUPS,
     KaiBinder,
+    install_kinds,
 )
 from tests.controller import crashing
-from tests.controller.advice.worlds import with_kinds
 from tests.controller.conftest import controller
 
 ADVISING: dict[str, Any] = {"mode": "advise", "advise": ("kai",), "advice_timeout": 0.0}
@@ -34,8 +34,8 @@ ADVISING: dict[str, Any] = {"mode": "advise", "advise": ("kai",), "advice_timeou
 @pytest.fixture
 def kai(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with KAI's kinds, and none of its objects."""
-    with with_kinds(cluster):
-        yield cluster
+    install_kinds(cluster.api)
+    yield cluster
     cluster.api.delete_all(PODS, HOLDERS)
 
 

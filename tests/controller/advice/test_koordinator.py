@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -21,9 +20,9 @@ from tests.cluster.api import PODS, Body
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
 from tests.cluster.koord_scheduler import KoordScheduler
-from tests.cluster.schedulers import RESERVATIONS
+from tests.cluster.schedulers import RESERVATIONS, install_kinds
 from tests.controller import crashing
-from tests.controller.advice.worlds import connected, with_kinds
+from tests.controller.advice.worlds import connected
 from tests.controller.conftest import controller
 
 ADVISING: dict[str, Any] = {"mode": "advise", "advise": ("koordinator",), "advice_timeout": 0.0}
@@ -33,9 +32,9 @@ HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 
 
 @pytest.fixture
-def koord(cluster: Cluster) -> Iterator[Cluster]:
-    with with_kinds(cluster):
-        yield cluster
+def koord(cluster: Cluster) -> Cluster:
+    install_kinds(cluster.api)
+    return cluster
 
 
 def gang(koord: Cluster, name: str, pods: int) -> None:

@@ -5,7 +5,6 @@ Three nodes of one rack hold the gang, and first fit by name would begin in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from tests.cluster.schedulers import (
     VOLCANO_POD_GROUPS,
     GangScheduler,
     install_kinds,
-    wipe_kinds,
 )
 from tests.controller import crashing
 
@@ -31,7 +29,7 @@ HOST = "kubernetes.io/hostname"
 
 
 @pytest.fixture
-def racks(cluster: Cluster) -> Iterator[Cluster]:
+def racks(cluster: Cluster) -> Cluster:
     """Nodes a0 and a1 of rack a, b0 to b2 of rack b, two GPUs each."""
     install_kinds(cluster.api)
     cluster.add_nodes(
@@ -41,8 +39,7 @@ def racks(cluster: Cluster) -> Iterator[Cluster]:
             for n in range(count)
         )
     )
-    yield cluster
-    wipe_kinds(cluster.api)
+    return cluster
 
 
 def gated_pods(racks: Cluster, count: int, scheduler: str, group: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,13 @@ from tests.cluster.schedulers import (
     KAI_POD_GROUPS,
     RESERVATIONS,
     install_kinds,
-    wipe_kinds,
 )
 
 LABELS = {MADE_FOR: "1"}
 
 
 @pytest.fixture
-def left(cluster: Cluster) -> Iterator[Cluster]:
+def left(cluster: Cluster) -> Cluster:
     """A cluster whose controller is gone for good, with advice under way."""
     install_kinds(cluster.api)
     namespace = cluster.namespace
@@ -70,8 +68,7 @@ def left(cluster: Cluster) -> Iterator[Cluster]:
                 "spec": {},
             },
         )
-    yield cluster
-    wipe_kinds(cluster.api)
+    return cluster
 
 
 def names(api: Api, resource: Resource, namespace: str | None = None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from tests.cluster.api import NODES, PODS, Body
 from tests.cluster.build import pod_spec
 from tests.cluster.fixtures import Cluster
 from tests.cluster.proxy import FaultProxy, Request
-from tests.cluster.schedulers import BIND_REQUESTS, KAI_POD_GROUPS, RESERVATIONS
+from tests.cluster.schedulers import BIND_REQUESTS, KAI_POD_GROUPS, RESERVATIONS, install_kinds
 from tests.controller import crashing
 from tests.controller.advice.worlds import (
     WAYS,
@@ -29,7 +29,6 @@ from tests.controller.advice.worlds import (
     is_over,
     left_over,
     some_ways,
-    with_kinds,
 )
 from tests.controller.conftest import LEASE, controller
 
@@ -37,9 +36,9 @@ _NOW = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def world(cluster: Cluster) -> Iterator[Cluster]:
-    with with_kinds(cluster):
-        yield cluster
+def world(cluster: Cluster) -> Cluster:
+    install_kinds(cluster.api)
+    return cluster
 
 
 def once(act: Callable[[], None], *, at: int = 1) -> Callable[[Step], None]:

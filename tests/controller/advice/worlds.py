@@ -27,8 +27,6 @@ from tests.cluster.schedulers import (
     KaiBinder,
     KaiScheduler,
     StandIn,
-    install_kinds,
-    wipe_kinds,
 )
 
 if TYPE_CHECKING:
@@ -158,14 +156,6 @@ def some_ways(*names: str) -> pytest.MarkDecorator:
     found = [pytest.param(way, id=way.name) for way in WAYS if way.name in names]
     assert len(found) == len(names)
     return pytest.mark.parametrize("way", found)
-
-
-@contextmanager
-def with_kinds(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster with the kinds of all of them, and none of their objects, before and after."""
-    install_kinds(cluster.api)
-    yield cluster
-    wipe_kinds(cluster.api)
 
 
 def is_over(cluster: Cluster) -> bool:
