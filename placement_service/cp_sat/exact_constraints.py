@@ -22,11 +22,12 @@ from placement_service.formulation.problem import Gang, Scope
 
 
 def constrain(variables: ExactVariables, home_pods: HomePods) -> Filling:
-    """Post all constraints; returns how the nodes are filled."""
+    """Post all constraints; returns how the nodes are filled. Raises OutOfTime as the variables."""
     _gang_is_all_or_nothing(variables)
     _base_comes_first(variables)
     _gang_runs_in_one_way(variables)
     for g in variables.gangs:
+        variables.check_time()
         for i, s in enumerate(g.scopes):
             _scope_is_in_one_domain(variables, g, i, s)
         _inner_scopes_follow(variables, g)
@@ -38,6 +39,7 @@ def constrain(variables: ExactVariables, home_pods: HomePods) -> Filling:
         variables.load,
     )
     for rule in variables.problem.rules:
+        variables.check_time()
         post(variables, rule)
     _queues_hold(variables)
     home_pods.budgets_hold(variables)

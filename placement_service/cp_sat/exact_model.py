@@ -17,6 +17,7 @@ solved one after another, each with the ones before held.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import chain
@@ -73,8 +74,12 @@ class ExactModel:
         fixed: Plan,
         bases: Collection[int] = (),
         parameters: ModelParameters = MODEL_DEFAULTS,
+        until: float = math.inf,
     ) -> None:
-        self.variables = ExactVariables(counting, gangs, nodes, free, fixed, bases, parameters)
+        """Raises OutOfTime where it is not built by `until`."""
+        self.variables = ExactVariables(
+            counting, gangs, nodes, free, fixed, bases, parameters, until
+        )
         self.home_pods = HomePods(self.variables)
         self.filling = constrain(self.variables, self.home_pods)
         #: Filled by the goals that ask for it.
@@ -180,8 +185,11 @@ class ExactModel:
 
 def size_of(problem: Problem, gangs: Sequence[Gang], nodes: Ints) -> int:
     """About how many variables a model would have: demands times kinds of nodes."""
-    columns = [problem.levels[i].place_of[nodes] for i in problem.scope_levels]
+    levels = {*problem.scope_levels, *(rule.level for rule in problem.rules)}
+    columns = [problem.levels[i].place_of[nodes] for i in sorted(levels)]
     columns += list(problem.free[nodes].T)
+    classes = np.array(sorted({d.pod_class for g in gangs for d in g.demands}), dtype=np.int64)
+    columns += list(np.packbits(problem.eligible[np.ix_(classes, nodes)], axis=0))
     kinds = np.unique(np.stack(columns, axis=1), axis=0) if columns else ()
     # A pod that stays at home or goes has one node to choose from.
     fixed = sum(len(g.home) for g in gangs if not g.keeps)

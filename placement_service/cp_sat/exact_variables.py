@@ -5,6 +5,7 @@ Nothing is constrained here.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Counting
+from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.rules.counts import ClassCount
@@ -46,8 +48,10 @@ class ExactVariables:
         fixed: Plan,
         bases: Collection[int],
         parameters: ModelParameters,
+        until: float,
     ) -> None:
         self.cp = cp_model.CpModel()
+        self._until = until
         self.problem: Problem = counting.problem
         self.counting = counting
         self.gangs = tuple(g for g in gangs if g.placeable)
@@ -86,6 +90,11 @@ class ExactVariables:
         self._sorted: dict[LevelIdx, dict[ClassIdx, dict[int, list[ClassCount]]]] = {}
         self.u: dict[tuple[GangIdx, int], dict[int, Var]] = {}
         self._scopes()
+
+    def check_time(self) -> None:
+        """Raises OutOfTime where `time.monotonic` is past the end."""
+        if time.monotonic() > self._until:
+            raise OutOfTime
 
     def _levels(self) -> list[LevelIdx]:
         """The levels whose domains distinguish nodes."""
@@ -127,6 +136,7 @@ class ExactVariables:
     def _units(self) -> None:
         for g in self.gangs:
             for d, demand in enumerate(g.demands):
+                self.check_time()
                 k = self.pod_class_at[demand.pod_class]
                 here: dict[int, Var] = {}
                 for j, c in enumerate(self.classes):

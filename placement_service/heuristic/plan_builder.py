@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -32,6 +34,9 @@ from placement_service.heuristic.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.slot_layout import Layout
 
+#: So many times its share of the time a gang may take before it is put off.
+MANY_SHARES = 10
+
 
 class Builder:
     """Builds plans gang by gang."""
@@ -60,8 +65,10 @@ class Builder:
         first: Iterable[GangIdx] = (),
         layout: Layout | None = None,
         rng: random.Random | None = None,
+        until: float = math.inf,
     ) -> Plan:
-        """A plan: the valid start, then `first`, then the rest by priority.
+        """A plan: the valid start, then `first`, then the rest by priority, as far as it comes
+        `until` its time is up.
 
         With a layout, `first` keep to the slots that the layout assigns, drawn by `rng`.
 
@@ -72,6 +79,7 @@ class Builder:
         plan: dict[GangIdx, Units] = dict(start or {})
         residual.take_plan(plan)
         chosen = set(first)
+        before, self.until = self.until, min(self.until, until)
         try:
             if layout is not None and rng is not None:
                 residual.slots_left = layout.slots(rng)
@@ -84,6 +92,8 @@ class Builder:
         except OutOfTime:
             # All gangs placed so far are whole; the others wait.
             pass
+        finally:
+            self.until = before
         return plan
 
     def _turns(self, order: Order, chosen: set[GangIdx]) -> Iterator[tuple[list[Gang], list[Gang]]]:
@@ -110,9 +120,31 @@ class Builder:
         gangs: Iterable[Gang],
         layout: Layout | None = None,
     ) -> None:
-        for gang in bases_first(gangs):
-            if gang.index not in plan:
+        """Place gangs in turn. One that takes far more than its share of the time is put off until
+        all others were tried, and so is what is based on it.
+        """
+        waiting = [gang for gang in bases_first(gangs) if gang.index not in plan]
+        put_off: dict[GangIdx, Gang] = {}
+        end = self.until
+        for k, gang in enumerate(waiting):
+            if not put_off.keys().isdisjoint(gang.rests_on):
+                put_off[gang.index] = gang
+                continue
+            now = time.monotonic()
+            if now > end:
+                raise OutOfTime
+            if not self.problem.policy.deterministic:
+                self.until = min(end, now + MANY_SHARES * (end - now) / (len(waiting) - k))
+            try:
                 self.add(residual, plan, gang, layout)
+            except OutOfTime:
+                if self.until == end:
+                    raise
+                put_off[gang.index] = gang
+            finally:
+                self.until = end
+        for gang in put_off.values():
+            self.add(residual, plan, gang, layout)
 
     def adopt(self, start: Plan) -> Plan:
         """The whole gangs of an earlier plan that still fit as they are."""

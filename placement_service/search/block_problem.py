@@ -114,7 +114,9 @@ class BlockProblem:
         if state.accept(plan) and state.packs:
             return
         order = orders(self.problem).required_first
-        state.accept(state.builder.build(order, start=plan, first=state.target))
+        state.accept(
+            state.builder.build(order, start=plan, first=state.target, until=state.deadline)
+        )
 
     def packs(self, found: Filled) -> bool:
         """Whether all goals before topology are at their bounds."""

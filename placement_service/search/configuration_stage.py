@@ -132,5 +132,7 @@ class Configuring:
             seconds=state.at_most(state.left / 4),
             effort=p.configuration_assignment_effort,
         )
-        built = state.builder.build(orders(state.problem).required_first, start=plan)
+        built = state.builder.build(
+            orders(state.problem).required_first, start=plan, until=state.deadline
+        )
         self.helped = state.accept(built) or self.helped

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from placement_service.cp_sat.exact_model import ExactModel, size_of
 from placement_service.cp_sat.exact_objective import Goals
+from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
@@ -31,9 +34,15 @@ def settle_exact(state: State) -> None:
     if not gangs or (state.proven and not polish) or size > most or state.left <= 0:
         return
     state.phase = "exact"
-    model = Goals(
-        ExactModel(state.counting, gangs, everywhere, problem.free, {}, parameters=p.model)
-    )
+    # What takes half of the time to build is not solved in the other half.
+    until = time.monotonic() + state.at_most(state.left / 2)
+    try:
+        exact = ExactModel(
+            state.counting, gangs, everywhere, problem.free, {}, parameters=p.model, until=until
+        )
+    except OutOfTime:
+        return
+    model = Goals(exact)
 
     def settle(i: int, terms: Terms[Var]) -> int | None:
         tier = state.goals[i].tier
@@ -100,7 +109,7 @@ def _place_anew(state: State) -> None:
     """
     for order in orders(state.problem):
         if state.left > 0:
-            state.accept(state.builder.build(order, first=state.plan))
+            state.accept(state.builder.build(order, first=state.plan, until=state.deadline))
 
 
 def measure_fewest(state: State) -> None:
@@ -117,7 +126,11 @@ def measure_fewest(state: State) -> None:
         if not gang.pending or all(s.preferred < 0 for s in gang.scopes):
             continue
         least = state.counting.fewest(gang)
-        if gang_domains(problem, gang, units) == least or _lies_in(state, empty, gang) == least:
+        if gang_domains(problem, gang, units) == least:
+            state.fewest[index] = least
+        elif state.left <= 0:
+            continue
+        elif _lies_in(state, empty, gang) == least:
             state.fewest[index] = least
         else:
             _measure_alone(state, gang, units)
@@ -135,7 +148,7 @@ def _measure_alone(state: State, gang: Gang, units: Units) -> None:
     """The fewest domains of a gang by the exact model, where it is small."""
     problem, p = state.problem, state.parameters
     everywhere = np.arange(problem.node_count)
-    if size_of(problem, [gang], everywhere) > p.exact_polish_variables or state.left <= 0:
+    if size_of(problem, [gang], everywhere) > p.exact_polish_variables:
         return
     alone = Goals(
         ExactModel(state.counting, [gang], everywhere, problem.free, {}, gang.rests_on, p.model)

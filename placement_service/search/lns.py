@@ -101,7 +101,8 @@ class Improver:
             units = sum((1 + int(problem.gpus[d.pod_class])) * d.count for d in g.demands)
             weight[g.index] = units * self.random.uniform(0.5, 2.0)
         build = self.state.builder.build
-        self.state.accept(build(lambda g: -weight[g.index], first=self.state.plan))
+        plan = build(lambda g: -weight[g.index], first=self.state.plan, until=self.state.deadline)
+        self.state.accept(plan)
 
     def round(self) -> bool:
         """One neighbourhood; false when there is none to try."""
@@ -401,7 +402,7 @@ class Improver:
 
     def _fill(self, plan: Plan) -> Plan:
         """Adds gangs that now fit, and extras."""
-        return self.state.builder.build(lambda g: -g.value, start=plan)
+        return self.state.builder.build(lambda g: -g.value, start=plan, until=self.state.deadline)
 
 
 def _level(problem: Problem) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def decode_shared(state: State) -> bool:
         state.phase = "decode"
         rng = random.Random(state.parameters.seed)
         order = orders(state.problem).largest_pods_first
-        state.accept(state.builder.build(order, first=state.target, rng=rng))
+        state.accept(state.builder.build(order, first=state.target, rng=rng, until=state.deadline))
     return state.packs
 
 
@@ -97,7 +98,7 @@ def decode(state: State, *, first: bool) -> None:
     """
     state.phase = "decode"
     rng = random.Random(state.parameters.seed)
-    build = state.builder.build
+    build = partial(state.builder.build, until=state.deadline)
     every = orders(state.problem)
     large = is_large(state.problem)
     if large and _admits_enough(state):

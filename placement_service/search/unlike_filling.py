@@ -307,7 +307,7 @@ class UnlikeFilling:
         )
         whole = state.accept(plan)
         order = orders(state.problem).required_first
-        return state.accept(state.builder.build(order, start=plan)) or whole
+        return state.accept(state.builder.build(order, start=plan, until=state.deadline)) or whole
 
 
 def _together(weighed: Sequence[tuple[_Wanted, float]], weight: int) -> Mapping[int, int]:

@@ -55,7 +55,9 @@ def aim(state: State, model: VictimModel, values: Floats) -> None:
 
 def accept_filled(state: State, plan: Plan) -> None:
     """Takes a plan, with all else that fits, if it is better."""
-    state.accept(state.builder.build(orders(state.problem).required_first, start=plan))
+    state.accept(
+        state.builder.build(orders(state.problem).required_first, start=plan, until=state.deadline)
+    )
 
 
 def settled(state: State) -> Iterator[GangIdx]:
