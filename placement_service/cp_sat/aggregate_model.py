@@ -60,11 +60,11 @@ class AggregateModel:
         free: Ints,
         fixed: Plan,
         parameters: ModelParameters = MODEL_DEFAULTS,
-        most_loads: int | None = None,
+        most_variables: int | None = None,
     ) -> None:
         """Raises TooManyVariables, see `AggregateVariables`."""
         self.variables = AggregateVariables(
-            counting, forest, gangs, nodes, free, fixed, parameters, most_loads
+            counting, forest, gangs, nodes, free, fixed, parameters, most_variables
         )
         self.problem = counting.problem
         self.gangs = gangs

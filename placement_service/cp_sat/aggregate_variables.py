@@ -89,9 +89,9 @@ class AggregateVariables:
         free: Ints,
         fixed: Plan,
         parameters: ModelParameters,
-        most_loads: int | None = None,
+        most_variables: int | None = None,
     ) -> None:
-        """Raises TooManyVariables when classes of nodes would have more loads than that."""
+        """Raises TooManyVariables when there would be more than that."""
         self.cp = cp_model.CpModel()
         self.problem = counting.problem
         self.forest = forest
@@ -112,10 +112,9 @@ class AggregateVariables:
             (),
             parameters,
         )
-        loads = sum(sum(map(bool, c.most)) for c in self.classes)
-        if most_loads is not None and loads > most_loads:
-            # There may be as many classes as nodes, and building them takes seconds.
-            raise TooManyVariables
+        self._most_variables = most_variables
+        # There may be as many classes as nodes, and building them takes seconds.
+        self._check_size(sum(sum(map(bool, c.most)) for c in self.classes))
         #: The vertices that hold each class of nodes, from ROOT to the narrowest.
         self.paths = [
             tuple(int(v) for v in forest.holds[:, c.nodes[0]] if v >= 0) for c in self.classes
@@ -154,8 +153,13 @@ class AggregateVariables:
     def new(self, most: int) -> Var:
         """A count from 0 to `most`."""
         var = self.cp.new_int_var(0, most, "")
+        self._check_size(var.index + 1)
         self.upper[var.index] = most
         return var
+
+    def _check_size(self, variables: int) -> None:
+        if self._most_variables is not None and variables > self._most_variables:
+            raise TooManyVariables
 
     def total(self, kind: int) -> int:
         """At most so many parts of a kind are asked for."""

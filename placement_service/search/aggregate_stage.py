@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from placement_service.cp_sat.aggregate_model import AggregateModel, aggregate_size
+from placement_service.cp_sat.aggregate_variables import TooManyVariables
 from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.indices import GangIdx
@@ -38,18 +39,25 @@ def settle_aggregate(state: State, *, thorough: bool = False, most: int | None =
     gangs = [state.problem.gangs[i] for i in plain]
     if not gangs:
         return
-    if aggregate_size(state.problem, state.forest, gangs) <= most:
-        descent = _Descent(state, plain, thorough)
-        if descent.model.size <= most and (descent.proves or not thorough):
-            state.phase = "exact"
-            if thorough:
-                descent.model.tell_what_fits(time.monotonic() + descent.seconds)
-            descend(state.goals, descent.model, descent.settle)
+    if aggregate_size(state.problem, state.forest, gangs) > most:
+        return
+    try:
+        descent = _Descent(state, plain, thorough, most)
+    except TooManyVariables:
+        return
+    if descent.proves or not thorough:
+        state.phase = "exact"
+        if thorough:
+            descent.model.tell_what_fits(time.monotonic() + descent.seconds)
+        descend(state.goals, descent.model, descent.settle)
 
 
 class _Descent:
-    def __init__(self, state: State, plain: set[GangIdx], thorough: bool) -> None:
+    """Raises TooManyVariables where the model has more than `most`."""
+
+    def __init__(self, state: State, plain: set[GangIdx], thorough: bool, most: int) -> None:
         self.state = state
+        self.most = most
         self.thorough = thorough
         self.problem = state.problem
         self.plain = plain
@@ -70,6 +78,7 @@ class _Descent:
             residual.free,
             self.fixed,
             self.state.parameters.model,
+            self.most,
         )
 
     @property

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from bench.instances import Instance
 from placement_service.cp_sat import aggregate_model
+from placement_service.cp_sat.aggregate_constraints import constrain
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
@@ -152,8 +154,13 @@ def test_a_model_that_tells_nodes_apart_is_not_built_where_it_would_be_too_large
     start = to_solution(problem, home_plan(problem))
     apart = replace(MODEL_DEFAULTS, node_patterns=0, many_alike=100)
     built: list[object] = []
-    monkeypatch.setattr(aggregate_model, "constrain", lambda *_: built.append(1))
-    for most, builds in ((7, False), (8, True)):
+
+    def built_too(*variables: Any) -> object:
+        built.append(1)
+        return constrain(*variables)
+
+    monkeypatch.setattr(aggregate_model, "constrain", built_too)
+    for most, builds in ((7, False), (15, True)):
         parameters = replace(DEFAULTS, loose_variables=most, model=apart)
         state = State(problem, start, time.monotonic() + 60, lambda _: None, parameters)
         count(state)
