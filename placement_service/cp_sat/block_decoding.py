@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -178,27 +179,38 @@ class BlockDecoding:
         """Give a gang its parts of those in some blocks, most from one block first."""
         left = {i: p for i, p in enumerate(self._pieces(seat.gang)) if p.kind.size and p.times}
         small = [p for p in self._pieces(seat.gang) if not p.kind.size]
-        while left:
-            gain: Counter[int] = Counter()
-            for b in sorted({b for _, b in supply}):
-                want: Counter[Kind] = Counter()
-                for p in left.values():
-                    want[p.kind] += p.times
-                gain[b] = sum(k.size * min(n, supply[k, b]) for k, n in want.items())
-            if not gain or not max(gain.values()):
-                # The model gave it less than it needs: it finds no room.
-                seat.pieces += [(p, -1) for p in left.values()]
-                return
-            b = max(gain, key=lambda b: (gain[b], -b))
+        want: Counter[Kind] = Counter()
+        for p in left.values():
+            want[p.kind] += p.times
+        kinds_of: dict[int, list[Kind]] = {}
+        for (kind, b), there in supply.items():
+            if there and kind in want:
+                kinds_of.setdefault(b, []).append(kind)
+
+        def gain(b: int) -> int:
+            return sum(kind.size * min(want[kind], supply[kind, b]) for kind in kinds_of[b])
+
+        # What a block gives only becomes less, so the first that still gives as much gives most.
+        blocks = [(-gain(b), b) for b in kinds_of]
+        heapify(blocks)
+        while left and blocks:
+            known, b = heappop(blocks)
+            now = gain(b)
+            if now < -known:
+                if now:
+                    heappush(blocks, (-now, b))
+                continue
             for i, p in list(left.items()):
                 n = min(p.times, supply[p.kind, b])
                 if n:
                     supply[p.kind, b] -= n
+                    want[p.kind] -= n
                     seat.pieces.append((p._replace(times=n), b))
                     left[i] = p._replace(times=p.times - n)
                     if n == p.times:
                         del left[i]
-        seat.pieces += [(p, -1) for p in small]
+        # Of what is left the model gave less than the gang needs: it finds no room.
+        seat.pieces += [(p, -1) for p in (left.values() if left else small)]
 
     # --- nodes ------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class PieceCutter:
         found: list[GangPiece] = []
         for gang in sorted(range(len(gangs)), key=lambda gang: -hard[gang]):
             left = gangs[gang]
-            most = [self._fitting(left, one) for one in room]
+            most = self._fitting(left, room)
             known = places[gang] if places else ()
             chosen = known or self._choose(most, len(left), often[gang])
             for i, b in enumerate(chosen):
@@ -90,10 +90,11 @@ class PieceCutter:
                 return chosen
         return roomy[:count]
 
-    def _fitting(self, parts: Parts, room: Ints) -> int:
-        """How many parts a block has room for, the first ones."""
+    def _fitting(self, parts: Parts, room: Ints) -> list[int]:
+        """How many parts each block has room for, the first ones."""
         together = np.cumsum(self._each(parts), axis=0)
-        return int((together <= room).all(axis=1).sum())
+        found: list[int] = (together <= room[:, None]).all(axis=2).sum(axis=1).tolist()
+        return found
 
     def _each(self, parts: Parts) -> Ints:
         at = np.array([self._kind[kind] for kind in parts], dtype=np.int64)
