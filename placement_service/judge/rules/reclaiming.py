@@ -54,6 +54,9 @@ class Reclaiming:
             return False
         if victim.eviction.for_gang == gang.name:
             return True
+        if not self._gangs:
+            # Where nobody may reclaim, this pod is named as reclaimed against the rules.
+            return False
         queue = self._queue_for(gang, victim)
         return queue is not None and gang.name in self._gangs.get(queue, ())
 

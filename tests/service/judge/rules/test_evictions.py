@@ -284,6 +284,17 @@ class TestReclaim:
         gone = scenario.evict(RECLAIM, "a", old_w_runs_0=None)
         assert refuses(scenario, "do not differ", scenario.bind(a_w_0="x1"), gone)
 
+    def test_within_a_queue_nobody_reclaims_for_those_beside_them_either(self) -> None:
+        scenario = cluster("x1=0/8", EvictionPolicy.RECLAIM)
+        scenario = scenario.queue("mine", guaranteed={GPUS: 8}).queue("theirs")
+        scenario = old(scenario, "x1", queue="theirs").gang("a", pods=1, gpus=4, queue="theirs")
+        scenario = scenario.gang("b", pods=1, gpus=4, queue="mine")
+        gone = scenario.evict(RECLAIM, "a", old_w_runs_0=None)
+        bindings = scenario.bind(a_w_0="x1", b_w_0="x1")
+        told = violations(scenario, bindings, gone)
+        assert any("'queues/theirs' and 'queues/theirs' do not differ" in one for one in told)
+        assert any("room of victims that they may not use" in one for one in told)
+
     def test_who_reclaims_from_one_queue_has_no_right_to_the_room_of_another(self) -> None:
         """Gang a could be named for "old" alone, and b for "other"."""
         scenario = cluster("x1=0/8 x2=0/8", EvictionPolicy.RECLAIM)
