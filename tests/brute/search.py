@@ -90,13 +90,13 @@ def fewest_domains(
     """
     alone = replace(snapshot.gangs[gang], base_gang="")
     asked = Asked(replace(snapshot, gangs=(alone,)), policy)
-    counts = []
+    rules, counts = _Rules(asked), []
     for plan in gang_plans(asked.snapshot, alone, max_steps):
         result = asked.score(plan, ()).gangs[0]
         if not result.placed or result.preferred_domains is None:
             continue
         given = asked.devices.give(use_reservations(asked.snapshot, plan))
-        if given is not None and _keeps_the_rules(asked, given.bindings, ()):
+        if given is not None and rules.are_kept(given.bindings):
             counts.append(result.preferred_domains)
     return min(counts, default=None)
 
@@ -106,6 +106,7 @@ class _Search:
 
     def __init__(self, snapshot: Snapshot, policy: Policy, max_steps: int) -> None:
         self._asked = Asked(snapshot, policy)
+        self._rules = _Rules(self._asked)
         self._steps_left = max_steps
         self._nothing = self._asked.score((), ())
         # The share of a gang is what it adds to nothing.
@@ -217,7 +218,7 @@ class _Search:
         for named in _with_winners(asked, plan, evictions):
             # Who uses a reservation depends on who may use the room of victims.
             given = asked.devices.give(use_reservations(asked.snapshot, plan, named), named)
-            if given is not None and _keeps_the_rules(asked, given.bindings, given.evictions):
+            if given is not None and self._rules.are_kept(given.bindings, given.evictions):
                 self.best, self.plan, self.evictions = found, given.bindings, given.evictions
                 return
 
@@ -237,11 +238,21 @@ def _sums_up(snapshot: Snapshot) -> _SumsUp:
     )
 
 
-def _keeps_the_rules(
-    asked: Asked, bindings: tuple[Binding, ...], evictions: tuple[Eviction, ...]
-) -> bool:
-    plan = Plan(asked.policy, bindings, evictions, asked.outcome(bindings, evictions))
-    return not any(broken for rule in RULES for broken in rule(plan))
+class _Rules:
+    """All rules, those first that refused a plan last: what breaks one breaks many like it."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._rules = [*RULES]
+
+    def are_kept(self, bindings: tuple[Binding, ...], evictions: tuple[Eviction, ...] = ()) -> bool:
+        outcome = self._asked.outcome(bindings, evictions)
+        plan = Plan(self._asked.policy, bindings, evictions, outcome)
+        for number, rule in enumerate(self._rules):
+            if any(rule(plan)):
+                self._rules.insert(0, self._rules.pop(number))
+                return False
+        return True
 
 
 def _with_winners(
