@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PODS, Policy, Resources, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation import guarantees
@@ -101,10 +102,12 @@ def formulate(
     repeats = MOST_REPEATED if repeated else 1
     table = pod_classes.table(levels, repeats=repeats, loose=loose_reservations)
     values = [gang_value(source, policy, totals) for source in request.gangs]
-    # Of those behind them what runs of gangs that lack pods meets no minimum.
+    # Of those behind them what runs of gangs that lack pods meets no minimum, but where it may only
+    # move it has to run: models have to count it.
+    moves = policy.eviction is EvictionPolicy.REPACK
     wholes = [(g, by_name[whole_name(g.name)]) for g in snapshot.gangs[len(values) :]]
     values += [
-        0 if is_part(g.name) and snapshot.gangs[whole].is_pending else values[whole]
+        0 if is_part(g.name) and snapshot.gangs[whole].is_pending and not moves else values[whole]
         for g, whole in wholes
     ]
     set_bases = _set_bases(prepared.sets_of or request, snapshot, by_name)

@@ -97,6 +97,16 @@ def test_bounds_hold_where_nothing_else_could_move(scenario: Scenario) -> None:
     no_answer_is_false(optimum(snapshot, policy), snapshot, policy)
 
 
+def test_bounds_count_what_runs_of_a_gang_that_lacks_pods() -> None:
+    """It meets no minimum, but has to run after the plan: the other gang finds no room."""
+    scenario = Scenario("r1: x1=4/8", policy=REPACK)
+    scenario = scenario.gang("odd", Group("w", gpus=4, told=("x1",))).gang("a", pods=1, gpus=8)
+    scenario = with_waiting(scenario, 2)
+    last = solve(scenario.snapshot(), scenario.policy)[-1]
+    assert last.proven
+    assert last.tiers[0].bound == 0
+
+
 def test_large_questions_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = ODD["affinity"]
     monkeypatch.setattr(looser_gangs, "MOST_NODES", 2)
