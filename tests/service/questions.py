@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from placement.v1 import ComputePlacementRequest
 from placement_service.api.wire.requests import request_to_proto
 from placement_service.entities.request import (
@@ -47,8 +49,13 @@ def snapshot(nodes: int = 3, gangs: tuple[PodGang, ...] | None = None) -> Snapsh
 
 
 def open_snapshot(nodes: int = 3, pods: int = 2) -> Snapshot:
-    """A gang that fits and one that fits nowhere, so that no first answer is proven."""
-    return snapshot(nodes, (gang("train", pods=pods, gpus=4), gang("huge", pods=1, gpus=9)))
+    """A gang that fits and one that only fits without it, so that no first answer is proven."""
+    return snapshot(nodes, (gang("train", pods=pods, gpus=4), left_out(nodes)))
+
+
+def left_out(nodes: int) -> PodGang:
+    """A gang that wants all nodes, and comes last."""
+    return replace(gang("huge", pods=nodes, gpus=8), priority=-1)
 
 
 def request(

@@ -325,11 +325,11 @@ def test_without_time_the_first_answer_is_the_answer() -> None:
     # Both gangs, all extras, no domain too many: more there is not.
     assert {t.name: (t.value, t.bound) for t in placement.tiers} == {
         **dict.fromkeys(TierName, (0, 0)),
-        TierName.ADMITTED: (8, 17),
+        TierName.ADMITTED: (8, 32),
         TierName.WAITING: (1, 2),
         TierName.FRAGMENTATION: (1, None),
     }
-    assert placement.termination.gap == 9 / 8
+    assert placement.termination.gap == 24 / 8
 
 
 def test_a_first_answer_that_places_everything_is_proven_without_a_search() -> None:

@@ -50,7 +50,7 @@ def test_progress_tells_of_the_first_answer_and_of_every_better_one() -> None:
     seen: list[Progress] = []
     ask(request(open_snapshot()), stages=stages(search), observer=seen.append)
     assert [p.phase for p in seen] == ["greedy", "bound"]
-    assert [p.tiers[0].bound for p in seen] == [17.0, 8.0]
+    assert [p.tiers[0].bound for p in seen] == [32.0, 8.0]
     assert [p.placed_gang_count for p in seen] == [1, 1]
 
 

@@ -71,10 +71,12 @@ def test_on_many_nodes_that_is_enough_once_it_is_known_who_is_admitted(
 def test_what_reservations_hold_is_counted_where_more_might_be_admitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scenario = TWO.gang("b", pods=2, gpus=8)
+    scenario = TWO
+    for name in ("b", "c", "d"):
+        scenario = scenario.gang(name, pods=1, gpus=8)
     questions, bound = counted(scenario, 0, monkeypatch)
     assert [beside(q) > 0 for q in questions] == [False, True]
-    assert bound == 9
+    assert bound == 17
 
 
 def test_on_few_nodes_both_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,157 @@
+"""The same question without the gangs that no plan can place: there is no room for one of them.
+
+The cluster is empty but for what cannot give way. Such gangs cost time in every stage, and count in
+bounds until one says that they do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_service.formulation.arrays import Bools, Floats, Ints, pods_that_fit
+from placement_service.formulation.indices import ClassIdx, GangIdx, LevelIdx
+from placement_service.formulation.problem import Gang, Problem
+
+#: Sums that differ by this share may be the same.
+ROUNDING = 1e-9
+
+
+def without_hopeless_gangs(problem: Problem) -> Problem:
+    """The question in which gangs that fit nowhere, and those based on them, get no pods.
+
+    The request may allow what an inexact problem does not; then its looser one tells.
+    """
+    loosest = problem if problem.exact else problem.relaxation
+    if loosest is None or not loosest.exact:
+        return problem
+    room = _Room(loosest)
+    # A looser question may have more gangs, behind the others.
+    hopeless = {
+        mine.index
+        for mine, gang in zip(problem.gangs, loosest.gangs, strict=False)
+        if mine.pending and mine.placeable and not (mine.home or gang.home or room.has(gang))
+    }
+    if not hopeless:
+        return problem
+    while based := {
+        g.index
+        for g in problem.gangs
+        if g.base in hopeless and g.index not in hopeless and not g.home
+    }:
+        hopeless |= based
+    mine = _without(problem, hopeless)
+    relaxation = problem.relaxation and _without(problem.relaxation, hopeless)
+    loosened = problem.loosened and (
+        relaxation
+        if problem.loosened is problem.relaxation
+        else _without(problem.loosened, hopeless)
+    )
+    return replace(mine, relaxation=relaxation, loosened=loosened)
+
+
+def _without(problem: Problem, hopeless: Collection[GangIdx]) -> Problem:
+    gangs = tuple(
+        replace(gang, placeable=False) if gang.index in hopeless else gang for gang in problem.gangs
+    )
+    return replace(problem, gangs=gangs)
+
+
+class _Need(NamedTuple):
+    """So many units of some pod classes together, which are these demands."""
+
+    units: int
+    pod_classes: frozenset[ClassIdx]
+    demands: tuple[int, ...]
+
+
+class _Room:
+    """What fits of each pod class by itself, and all amounts: on all nodes, and in each domain."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        # Sums may be beyond any whole number.
+        self._amounts = problem.free.sum(axis=0, dtype=np.float64) * (1 + ROUNDING)
+        self._amounts_of: dict[LevelIdx, Floats] = {}
+        self._rows: dict[ClassIdx, Ints] = {}
+        self._totals: dict[ClassIdx, int] = {}
+        self._slots: dict[tuple[frozenset[ClassIdx], LevelIdx], Ints] = {}
+        self._has: dict[tuple[object, ...], bool] = {}
+
+    def has(self, gang: Gang) -> bool:
+        """False only if a minimum fits nowhere."""
+        # Most gangs are like others.
+        alike = tuple(d.pod_class for d in gang.demands), gang.requirements, gang.scopes
+        if alike not in self._has:
+            self._has[alike] = self._has_minimum(gang)
+        return self._has[alike]
+
+    def _has_minimum(self, gang: Gang) -> bool:
+        needs = [
+            _Need(q.missing, frozenset(gang.pod_classes(q)), q.demands)
+            for q in gang.requirements
+            if q.missing
+        ]
+        if any(sum(map(self._total, need.pod_classes)) < need.units for need in needs):
+            return False
+        if len(needs) > 1 and (self._least(needs) > self._amounts).any():
+            return False
+        for scope in gang.scopes:
+            if scope.required < 0:
+                continue
+            inside = [need for need in needs if set(need.demands) <= set(scope.demands)]
+            enough = [self._by_domain(n.pod_classes, scope.required) >= n.units for n in inside]
+            if len(inside) > 1:
+                together: Bools = np.all(
+                    self._least(inside) <= self._amounts_by_domain(scope.required), axis=1
+                )
+                enough.append(together)
+            if scope.pin >= 0:
+                enough = [holds[scope.pin : scope.pin + 1] for holds in enough]
+            if enough and not np.logical_and.reduce(enough).any():
+                return False
+        return True
+
+    def _least(self, needs: Sequence[_Need]) -> Floats:
+        """What needs take together of each column at least [R]."""
+        request = self._problem.request
+        least = [n.units * request[list(n.pod_classes)].min(axis=0).astype(float) for n in needs]
+        total: Floats = np.sum(least, axis=0)
+        return total
+
+    def _amounts_by_domain(self, level: LevelIdx) -> Floats:
+        """All amounts in each domain of a level [D, R]."""
+        if level not in self._amounts_of:
+            of = self._problem.levels[level]
+            inside = of.domain >= 0
+            columns = self._problem.free[inside].T
+            sums = [np.bincount(of.domain[inside], column, of.count) for column in columns]
+            self._amounts_of[level] = np.array(sums, dtype=np.float64).T * (1 + ROUNDING)
+        return self._amounts_of[level]
+
+    def _total(self, pod_class: ClassIdx) -> int:
+        if pod_class not in self._totals:
+            self._totals[pod_class] = int(self._row(pod_class).sum())
+        return self._totals[pod_class]
+
+    def _by_domain(self, pod_classes: frozenset[ClassIdx], level: LevelIdx) -> Ints:
+        """Units in each domain of a level, if each pod class had it to itself [D]."""
+        key = pod_classes, level
+        if key not in self._slots:
+            of = self._problem.levels[level]
+            inside = of.domain >= 0
+            row = np.sum([self._row(s) for s in pod_classes], axis=0)
+            sums = np.bincount(of.domain[inside], row[inside], of.count)
+            self._slots[key] = sums.astype(np.int64)
+        return self._slots[key]
+
+    def _row(self, pod_class: ClassIdx) -> Ints:
+        if pod_class not in self._rows:
+            problem = self._problem
+            row = pods_that_fit(problem.free, problem.request[pod_class])
+            row[~problem.eligible[pod_class]] = 0
+            self._rows[pod_class] = row
+        return self._rows[pod_class]

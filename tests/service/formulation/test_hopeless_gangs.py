@@ -1,0 +1,91 @@
+"""Gangs that fit nowhere are left out before anything else looks at them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.request import Policy
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.hopeless_gangs import without_hopeless_gangs
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.first_answer import first_answer
+from tests.scenario import Group, Scenario
+
+RACKS = Scenario("r1: x1=8 x2=8 | r2: x3=8")
+
+
+def formulated(scenario: Scenario, eviction: EvictionPolicy = EvictionPolicy.NONE) -> Problem:
+    return formulate(scenario.snapshot(), Policy(eviction=eviction))
+
+
+def left(problem: Problem) -> list[bool]:
+    return [gang.placeable for gang in without_hopeless_gangs(problem).gangs]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        RACKS.gang("a", pods=1, gpus=9),
+        RACKS.gang("a", pods=4, gpus=8),
+        RACKS.gang("a", pods=3, gpus=8, pack="rack"),
+        RACKS.gang("a", Group("w", pods=1, gpus=8, select={"kind": "gone"})),
+        RACKS.gang("a", Group("v", pods=2, gpus=8), Group("w", pods=3, gpus=4)),
+        RACKS.gang("a", Group("v", pods=1, gpus=8), Group("w", pods=3, gpus=4), pack="rack"),
+    ],
+    ids=["a node", "the cluster", "a rack", "its selector", "groups", "groups and a rack"],
+)
+def test_what_no_node_or_domain_holds_is_left_out(scenario: Scenario) -> None:
+    assert left(formulated(scenario.gang("b", pods=1, gpus=8))) == [False, True]
+
+
+def test_what_just_fits_is_kept() -> None:
+    scenario = RACKS.gang("a", pods=3, gpus=8).gang("b", pods=2, gpus=8, pack="rack")
+    problem = formulated(scenario)
+    assert without_hopeless_gangs(problem) is problem
+
+
+def test_each_group_must_fit_the_same_domain() -> None:
+    two = Group("v", pods=2, gpus=8), Group("w", pods=1, gpus=1, select={"kind": "odd"})
+    scenario = RACKS.node("x3", labels={"kind": "odd"})
+    assert left(formulated(scenario.gang("a", *two))) == [True]
+    assert left(formulated(scenario.gang("a", *two, pack="rack"))) == [False]
+
+
+def test_what_is_based_on_one_is_left_out_too() -> None:
+    scenario = RACKS.gang("a", pods=1, gpus=9).gang("b", pods=1, gpus=1, base="a")
+    scenario = scenario.gang("c", pods=1, gpus=1, base="b").gang("d", pods=1, gpus=1)
+    assert left(formulated(scenario)) == [False, False, False, True]
+
+
+def test_bounds_leave_it_out_at_once() -> None:
+    scenario = RACKS.gang("a", pods=1, gpus=9).gang("b", pods=1, gpus=8)
+    admitted = first_answer(formulated(scenario)).tiers[0]
+    assert (admitted.value, admitted.bound) == (8, 8)
+
+
+def test_room_of_running_gangs_that_may_go_counts() -> None:
+    scenario = Scenario("x1=0/8").gang("low", Group("w", gpus=8, told=("x1",)))
+    scenario = scenario.gang("a", pods=1, gpus=8, priority=1)
+    assert left(formulated(scenario)) == [True, False]
+    assert left(formulated(scenario, EvictionPolicy.PREEMPT)) == [True, True]
+
+
+def test_a_looser_question_tells_where_the_problem_is_not_exact() -> None:
+    scenario = RACKS.gang("a", pods=1, gpus=9).gang("b", pods=1, gpus=8)
+    looser = formulated(scenario)
+    assert left(replace(looser, exact=False)) == [True, True]
+    assert left(replace(looser, exact=False, relaxation=looser)) == [False, True]
+    larger = replace(looser, free=looser.free + 1)
+    assert left(replace(looser, exact=False, relaxation=larger)) == [True, True]
+
+
+def test_looser_questions_leave_the_same_gangs_out() -> None:
+    scenario = RACKS.gang("a", pods=1, gpus=9).gang("b", pods=1, gpus=8)
+    looser = formulated(scenario)
+    found = without_hopeless_gangs(replace(looser, exact=False, relaxation=looser, loosened=looser))
+    assert found.relaxation is not None
+    assert found.loosened is found.relaxation
+    assert [gang.placeable for gang in found.relaxation.gangs] == [False, True]
