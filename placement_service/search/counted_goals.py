@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -39,12 +41,13 @@ def count_goals(
     *,
     floors: Sequence[int | None] = (),
     seconds: float,
+    deadline: float = math.inf,
     until: Callable[[], bool] = lambda: False,
 ) -> CountedGoals | None:
     """What the admission master says of all goals, of which some bounds are known.
 
-    Where a goal has a floor, so much of it is enough. None if `until` says to stop, which is asked
-    before each goal.
+    Where a goal has a floor, so much of it is enough. No goal is begun after the `deadline`. None
+    if `until` says to stop, which is asked before each goal.
     """
     master = AdmissionMaster(counting, parameters.model)
     floors = floors or (None,) * len(goals)
@@ -55,6 +58,8 @@ def count_goals(
     def settle(i: int, terms: Terms[Var]) -> int | None:
         if until():
             raise _Stopped
+        if time.monotonic() > deadline:
+            return None
         floor = floors[i]
         answer = Answer(None, floor or 0, floor or 0, proven=True)
         if floor is None and any(span([term]) for term in terms):

@@ -177,7 +177,9 @@ def _prove(
     """Bounds from a looser problem, where it `tells` any; its plans may break rules, so they are
     dropped, except where it differs in the queues alone, which every plan is held against.
     """
-    if relaxation is None or not (relaxation.apart or has_goals_of(state.problem, relaxation)):
+    if relaxation is None or state.left <= 0:
+        return
+    if not (relaxation.apart or has_goals_of(state.problem, relaxation)):
         # Bounds are told goal by goal. In one of them a gang may have to run that may go in the
         # other, and then it has goals of its own.
         return
@@ -210,9 +212,9 @@ def _prove(
 def _improve(state: State) -> None:
     """All stages, until everything is proven or time is up."""
     with stage(Stage.VICTIMS):
-        settled = settle_victims(state)
-    if settled and state.left <= 0:
-        # Counting takes a second where so many gangs run, and nothing after it would have time.
+        settle_victims(state)
+    if state.left <= 0:
+        # Counting alone may take a second, and nothing after it would have time.
         return
     if not state.proven:
         ahead = state.ground.ahead

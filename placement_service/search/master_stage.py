@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from functools import partial
 
 import numpy as np
@@ -20,6 +21,8 @@ from placement_service.search.incumbent import State
 
 def count(state: State) -> None:
     """Bounds of all goals by rows, patterns and the least that each gang needs."""
+    if time.monotonic() > state.deadline:
+        return
     counting = state.counting
     if state.packs and _everybody_counts(state):
         # No gang is left out, so there is nothing to choose.
@@ -38,6 +41,7 @@ def count(state: State) -> None:
             state.parameters,
             floors=state.worth.floors,
             seconds=max(state.parameters.least_seconds, state.at_most(state.left / 2)),
+            deadline=state.deadline,
         )
         assert counted is not None
     state.target, state.layout = counted.target, counted.layout

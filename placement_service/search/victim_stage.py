@@ -24,16 +24,15 @@ from placement_service.search.victim_core import choose_domains
 from placement_service.search.victim_neighbourhoods import Neighbourhoods
 
 
-def settle_victims(state: State) -> bool:
-    """Better plans and better bounds, where many running gangs may give way; false elsewhere."""
+def settle_victims(state: State) -> None:
+    """Better plans and better bounds, where many running gangs may give way."""
     open_gangs = sum(bool(g.home) for g in state.problem.gangs)
     if open_gangs < state.parameters.victim_gangs or state.proven or state.left <= 0:
-        return False
+        return
     state.phase = "victims"
     # A model is not finished when its time is up.
     with suppress(OutOfTime):
         _settle(state)
-    return True
 
 
 def _settle(state: State) -> None:

@@ -40,7 +40,8 @@ def ending_with(engine: Callable[..., Solution]) -> Callable[..., Found]:
     """A search that is one of the engines for the solver process, run here."""
 
     def search(problem: Problem, start: Solution, /, *, report: Report, **_: Any) -> Found:
-        return Found(engine(problem, start, deadline=time.monotonic(), report=report))
+        late = time.monotonic() + LONG
+        return Found(engine(problem, start, deadline=late, report=report))
 
     return search
 

@@ -99,8 +99,8 @@ def test_a_model_is_not_built_beyond_the_time(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(VictimModel, "_rest", remember)
     monkeypatch.setattr(victim_stage, "choose_domains", late)
     plan = state.plan
-    assert settle_victims(state)
-    assert (built, state.plan) == ([], plan)
+    settle_victims(state)
+    assert (built, state.plan, state.phase) == ([], plan, "victims")
 
 
 def events_of(state: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -195,7 +195,7 @@ def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_counted_once_victims_took_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = formulate(Scenario("x1=8").gang("a", pods=1, gpus=8).snapshot(), Policy())
     counted: list[State] = []
-    monkeypatch.setattr(engine, "settle_victims", lambda state: True)
+    monkeypatch.setattr(engine, "settle_victims", lambda state: None)
     monkeypatch.setattr(engine, "count", counted.append)
     start = to_solution(problem, {})
     engine.search(problem, start, deadline=time.monotonic() - 1, report=lambda solution: None)

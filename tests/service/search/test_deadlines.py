@@ -1,0 +1,55 @@
+"""Nothing is counted once the time is over."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from placement_service.cp_sat.admission_master import AdmissionMaster
+from placement_service.entities.request import Policy
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.search.counted_goals import count_goals
+from placement_service.search.engine import search
+from placement_service.search.groundwork import Groundwork
+from placement_service.search.incumbent import State
+from placement_service.search.parameters import DEFAULTS
+from tests.scenario import Scenario
+from tests.waiting import LONG
+
+SCENARIO = Scenario("r1: x1=8 x2=8 | r2: x3=8")
+for name in "abc":
+    SCENARIO = SCENARIO.gang(name, pods=2, gpus=4)
+PROBLEM = formulate(SCENARIO.snapshot(), Policy())
+
+
+def state(seconds: float) -> State:
+    start = to_solution(PROBLEM, {})
+    return State(PROBLEM, start, time.monotonic() + seconds, lambda solution: None)
+
+
+def test_no_goal_is_counted_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = state(LONG)
+    solved: list[object] = []
+    monkeypatch.setattr(AdmissionMaster, "solve", lambda *args, **more: solved.append(args))
+    late = time.monotonic() - 1
+    found = count_goals(
+        mine.counting, mine.goals, mine.bounds, DEFAULTS, seconds=LONG, deadline=late
+    )
+    assert found is not None
+    assert (found.bounds, solved) == ((), [])
+
+
+@pytest.mark.parametrize("inexact", [False, True])
+def test_nothing_is_counted_when_the_search_begins_late(
+    monkeypatch: pytest.MonkeyPatch, inexact: bool
+) -> None:
+    problem = replace(PROBLEM, exact=False, relaxation=PROBLEM) if inexact else PROBLEM
+    start = first_answer(problem)
+    monkeypatch.setattr(Groundwork, "counting", property(lambda ground: pytest.fail("counted")))
+    late = time.monotonic() - 1
+    last = search(problem, start, deadline=late, report=lambda solution: None)
+    assert last.assignments == start.assignments
