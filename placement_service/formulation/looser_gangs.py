@@ -1,15 +1,16 @@
-"""A looser question where running gangs may be moved that the problem cannot express (rule 15).
+"""A looser question where running gangs may give way that the problem cannot express (rule 15).
 
 Such a gang stays in every plan of the problem, so bounds of that say nothing. Here what runs of it
-is a gang of its own that may move, under fewer rules than there are:
+is a gang of its own that may go, or move, under fewer rules than there are:
 
-    what runs      may be wherever there is room: no rule about nodes, levels or other pods
+    what runs      stays or goes; with moves it may be wherever there is room. No rule about nodes,
+                   levels or other pods
     what waits     needs no place near the pods that run, and is in no set
 
 Where one of its pods breaks a rule about other pods, or is on a node that takes none, no such rule
 is left for anybody. A pod on such a node leaves it for nothing.
-So every plan of the question is one here, with the same pods, and with no more of them moved and no
-more domains used. Bounds hold, and plans may break rules.
+So every plan of the question is one here, with the same pods, and with no more of them gone or
+moved and no more domains used. Bounds hold, and plans may break rules.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from placement_service.entities.request import (
     Snapshot,
     Toleration,
 )
-from placement_service.formulation.open_gangs import part_name
+from placement_service.formulation.beginning_anew import may_begin_anew
+from placement_service.formulation.open_gangs import anew_name, is_anew, is_part, part_name
 from placement_service.formulation.running_parts import what_waits
 from placement_service.formulation.running_rules import has_many_terms, out_of_place
 from placement_service.formulation.running_topology import running
@@ -40,9 +42,13 @@ MOST_NODES = 400
 _EVERY_TAINT = (Toleration("", exists=True, value="", effect=None),)
 
 
-def with_looser_gangs(snapshot: Snapshot, names: Collection[str]) -> Snapshot | None:
-    """The snapshot with these running gangs free to move; None where that cannot be said."""
+def with_looser_gangs(
+    snapshot: Snapshot, names: Collection[str], *, moves: bool
+) -> Snapshot | None:
+    """The snapshot with these running gangs free to give way; None where that cannot be said."""
     if len(snapshot.nodes) > MOST_NODES:
+        return None
+    if not (moves or all(_is_divisible(snapshot, name) for name in names)):
         return None
     chosen = [gang for gang in snapshot.gangs if gang.name in names]
     pods = {pod.name: pod for gang in chosen for pod in running(gang)}
@@ -77,6 +83,13 @@ def with_looser_gangs(snapshot: Snapshot, names: Collection[str]) -> Snapshot | 
             for pod in snapshot.running_pods
         ),
     )
+
+
+def _is_divisible(snapshot: Snapshot, name: str) -> bool:
+    """Whether all is said of a gang that goes once what runs of it is another one."""
+    gangs = {gang.name: gang for gang in snapshot.gangs}
+    begins_anew = may_begin_anew(gangs[name]) and anew_name(name) not in gangs
+    return not (is_part(name) or is_anew(name) or begins_anew)
 
 
 def _waiting(gang: PodGang) -> PodGang:

@@ -26,14 +26,15 @@ def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
     snapshot = with_gangs_anew(with_running_parts(bare, policy), policy)
     divided = None if snapshot is bare else snapshot
     opened = replace(_opened(snapshot, policy), request=divided)
-    moves = policy.eviction is EvictionPolicy.REPACK
-    if not (moves and opened.missed):
+    if not opened.missed:
         return opened
-    loose = with_looser_gangs(snapshot, opened.missed)
+    moves = policy.eviction is EvictionPolicy.REPACK
+    loose = with_looser_gangs(snapshot, opened.missed, moves=moves)
     if loose is None:
         return opened
     looser = _opened(loose, policy)
-    return replace(opened, looser=replace(looser, sets_of=loose)) if looser.exact else opened
+    looser = replace(looser, request=loose, sets_of=loose)
+    return replace(opened, looser=looser) if looser.exact else opened
 
 
 def _opened(snapshot: Snapshot, policy: Policy) -> Prepared:

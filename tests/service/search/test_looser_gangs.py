@@ -1,4 +1,4 @@
-"""Where running gangs may be moved that the problem cannot express, bounds come from a looser
+"""Where running gangs may give way that the problem cannot express, bounds come from a looser
 question, and answers that are the best are mostly proven.
 """
 
@@ -95,6 +95,56 @@ def test_bounds_hold_where_nothing_else_could_move(scenario: Scenario) -> None:
     scenario = replace(scenario, gangs=(first, replace(plain, not_preemptible=True), *others))
     snapshot, policy = scenario.snapshot(), scenario.policy
     no_answer_is_false(optimum(snapshot, policy), snapshot, policy)
+
+
+def evicting(scenario: Scenario, eviction: EvictionPolicy) -> Scenario:
+    """The same where the last gang may evict the others."""
+    *others, last = scenario.gangs
+    gangs = (*others, replace(last, priority=1))
+    return replace(scenario, gangs=gangs, policy=Policy(eviction=eviction))
+
+
+#: It is worth nothing, so it would be the best one to go.
+LACKING = with_waiting(ODD["a port that its node does not list"], 2)
+STAYING = {
+    name: ODD[name] for name in ("a port that its node does not list", "an overbooked node")
+} | {
+    "a port, and extras that wait": with_waiting(ODD["a port that its node does not list"], 1),
+}
+
+
+@pytest.mark.parametrize("eviction", [EvictionPolicy.PREEMPT, EvictionPolicy.RECLAIM])
+@pytest.mark.parametrize("scenario", STAYING.values(), ids=STAYING)
+def test_the_best_is_proven_though_some_that_may_go_stay(
+    scenario: Scenario, eviction: EvictionPolicy
+) -> None:
+    scenario = evicting(scenario, eviction)
+    snapshot, policy = scenario.snapshot(), scenario.policy
+    assert prepare(snapshot, policy).missed == {scenario.gangs[0].name}
+    assert no_answer_is_false(optimum(snapshot, policy), snapshot, policy)
+
+
+@pytest.mark.parametrize("scenario", [LACKING, *STAYING.values()], ids=["pods lack", *STAYING])
+def test_bounds_hold_where_nothing_else_could_go(scenario: Scenario) -> None:
+    first, plain, *others = evicting(scenario, EvictionPolicy.PREEMPT).gangs
+    gangs = (first, replace(plain, not_preemptible=True), *others)
+    scenario = replace(evicting(scenario, EvictionPolicy.PREEMPT), gangs=gangs)
+    snapshot, policy = scenario.snapshot(), scenario.policy
+    no_answer_is_false(optimum(snapshot, policy), snapshot, policy)
+
+
+def test_nothing_is_bounded_where_one_on_which_others_are_based_may_begin_anew() -> None:
+    """Its waiting pods could be its minimum, and what is based on it stays."""
+    scenario = ODD["a port that its node does not list"]
+    [group] = scenario.gangs[0].groups
+    waits = Group("w", pods=1, gpus=4).pod_set("odd")
+    group = replace(group, pod_sets=(*group.pod_sets, waits))
+    scenario = odd(scenario, replace(scenario.gangs[0], groups=(group,)))
+    alone = evicting(scenario, EvictionPolicy.PREEMPT)
+    assert prepare(alone.snapshot(), alone.policy).looser is not None
+    base = evicting(scenario.gang("scaled", pods=1, gpus=8, base="odd"), EvictionPolicy.PREEMPT)
+    assert prepare(base.snapshot(), base.policy).looser is None
+    no_answer_is_false(optimum(base.snapshot(), base.policy), base.snapshot(), base.policy)
 
 
 def test_bounds_count_what_runs_of_a_gang_that_lacks_pods() -> None:
