@@ -320,11 +320,11 @@ def _has_other_rules(template: PodTemplate, *, moves: bool) -> bool:
     """Whether the problem cannot express all rules of pods that run."""
     return bool(
         template.same_pcie_nics
-        or template.required_reservation
         or (
             moves
             and (
-                template.required_affinity
+                template.required_reservation
+                or template.required_affinity
                 or template.spread_constraints
                 or template.compute_domain
                 or template.ignores_reservations

@@ -236,9 +236,8 @@ class _Room:
         `alone`: they also say what its ComputeDomain does.
         """
         others = template.required_affinity or template.spread_constraints
-        if not (others or template.ignores_reservations) and (
-            template.required_anti_affinity == terms
-        ):
+        reserved = template.ignores_reservations or template.required_reservation
+        if not (others or reserved) and template.required_anti_affinity == terms:
             return template
         key = id(template), terms
         if key not in self._at_home:
@@ -250,6 +249,8 @@ class _Room:
                 compute_domain="" if alone else template.compute_domain,
                 # What is held beside it now stays held while it stays.
                 ignores_reservations=False,
+                # The one that it required need not be there any more.
+                required_reservation=None,
             )
         return self._at_home[key]
 

@@ -7,7 +7,11 @@ from dataclasses import replace
 import pytest
 
 from placement_service.entities.request import PodGang, Snapshot
-from placement_service.entities.reservations import Reservation, ReservationOwner
+from placement_service.entities.reservations import (
+    Reservation,
+    ReservationOwner,
+    ReservationSelector,
+)
 from tests.brute import optimum
 from tests.service.evictions import PREEMPT, cluster, running, urgent
 from tests.service.questions import GPU, gang
@@ -55,3 +59,35 @@ def test_bounds_hold_where_more_is_left_than_columns_say(*, allocate_once: bool)
     for tier in answer(asked, PREEMPT).solution.tiers:
         if tier.bound is not None and tier.name.value == "admitted":
             assert tier.bound >= best.value(tier.name)
+
+
+def requiring(used: str = "") -> PodGang:
+    """A gang that runs and requires the reservation, which its pod uses or not."""
+    old = running("old", "n0")
+    (group,) = old.groups
+    (pods,) = group.pod_sets
+    template = replace(pods.template, required_reservation=ReservationSelector("reservations/r"))
+    runs = tuple(replace(pod, reservation=used) for pod in pods.bound_pods)
+    some = replace(pods, template=template, bound_pods=runs)
+    return replace(old, groups=(replace(group, pod_sets=(some,)),))
+
+
+def test_a_gang_whose_required_reservation_is_gone_gives_way() -> None:
+    result = answer(cluster(requiring(), urgent(8), used=4), PREEMPT)
+    assert [b.gang.rpartition("/")[2] for b in result.bindings] == ["urgent"]
+    assert result.solution.proven
+
+
+@pytest.mark.parametrize("used", ["", "reservations/r"], ids=["outside", "in it"])
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_one_whose_required_reservation_is_there_gives_way_or_not(used: str, gpus: int) -> None:
+    old = requiring(used)
+    held = Reservation("reservations/r", "nodes/n0", {GPU: 4}, (ReservationOwner(gang=old.name),))
+    asked = replace(cluster(old, urgent(gpus), used=4), reservations=(held,))
+    best, result = optimum(asked, PREEMPT), answer(asked, PREEMPT)
+    for tier in result.solution.tiers:
+        if not tier.name.provable:
+            continue
+        assert tier.value == best.value(tier.name)
+        if tier.bound is not None:
+            assert (tier.bound <= tier.value) if tier.name.minimize else (tier.bound >= tier.value)
