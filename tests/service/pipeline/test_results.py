@@ -76,11 +76,12 @@ def test_who_may_evict_nobody_hears_of_the_room_of_others() -> None:
     placement = ask(
         replace(request(), snapshot=cluster(*old, polite, urgent(), nodes=2), policy=PREEMPT)
     )
-    [message] = [r.message for g in placement.gangs if "polite" in g.name for r in g.reasons]
-    assert message == (
+    assert [r.message for g in placement.gangs if "polite" in g.name for r in g.reasons] == [
         "the cluster has room for 0 of 1 pod of 8 nvidia.com/gpu; "
-        "with the room of gangs that it may not evict, for 2."
-    )
+        "with the room of gangs that it may not evict, for 2.",
+        "gang old1 (priority 0) stays, as the waiting gang never preempts; "
+        "without it the gang would fit; its own priority is 200.",
+    ]
 
 
 def test_a_compute_domain_is_named_and_not_the_rule_that_stands_for_it() -> None:
