@@ -12,7 +12,7 @@ What else shares the nodes, pods smaller than a node, is only counted here, bloc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -248,18 +248,16 @@ class Blocks:
         counting = self.counting
         counts_small = np.flatnonzero((counting.units[:, self.units == 0] > 0).any(axis=1))
         taken = np.zeros((len(counting.units), len(inside)), dtype=np.int64)
-        where = {int(n): i for i, n in enumerate(inside)}
-        for index, units in self.fixed.items():
-            for d, n, count in units:
-                if n in where:
-                    pod_class = self.problem.gangs[index].demands[d].pod_class
-                    taken[:, where[n]] += count * counting.units[:, pod_class]
+        for i, n in enumerate(inside.tolist()):
+            for pod_class, count in self._fixed_at.get(n, ()):
+                taken[:, i] += count * counting.units[:, pod_class]
         groups: dict[bytes, list[int]] = {}
         rooms: dict[bytes, int] = {}
-        for k in counts_small.tolist():
-            room = np.maximum(counting.room[k, inside] - taken[k], 0)
-            key = room.tobytes()
-            rooms[key] = int(room.sum())
+        room_in = np.maximum(counting.room[np.ix_(counts_small, inside)] - taken[counts_small], 0)
+        sums = room_in.sum(axis=1).tolist()
+        for k, left, total in zip(counts_small.tolist(), room_in, sums, strict=True):
+            key = left.tobytes()
+            rooms[key] = total
             others = groups.setdefault(key, [])
             mine = counting.units[k]
             if not any((mine <= counting.units[j]).all() for j in others):
@@ -268,6 +266,16 @@ class Blocks:
         found = [(k, rooms[key]) for key, some in groups.items() for k in some]
         rows, room = np.array(found, dtype=np.int64).reshape(-1, 2).T
         return Ways(rows, room)
+
+    @cached_property
+    def _fixed_at(self) -> Mapping[int, Sequence[tuple[ClassIdx, int]]]:
+        """By node the pods that stay where they are: classes, and how many of each."""
+        found: dict[int, list[tuple[ClassIdx, int]]] = {}
+        for index, units in self.fixed.items():
+            demands = self.problem.gangs[index].demands
+            for d, n, count in units:
+                found.setdefault(n, []).append((demands[d].pod_class, count))
+        return found
 
     def least_of(self, kind: Kind) -> Ints:
         """The least that a part of a kind counts in each way of counting."""

@@ -18,7 +18,7 @@ a column of room that some gangs share, a user that does not count there has wha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from math import gcd
 from typing import NamedTuple, Self
@@ -107,6 +107,10 @@ class ReservedRoom(Rule):
     insist: tuple[bool, ...]
     kinds: tuple[Kind, ...]
     rows: tuple[Row, ...]
+    #: Whether pods fit, by what is tracked of them: greedy plans ask for the same again and again.
+    _known: dict[bytes, bool] = field(init=False, default_factory=dict)
+    #: What a pod of each class adds to that.
+    _more: dict[ClassIdx, Ints] = field(init=False, default_factory=dict)
 
     def tracked(self) -> tuple[Ints | Bools, ...]:
         every = np.arange(len(self.rows[0].take))
@@ -151,10 +155,19 @@ class ReservedRoom(Rule):
 
     def _of_one(self, pod_class: ClassIdx) -> Ints:
         """What one pod of a class adds to what is tracked."""
-        return np.array([weights[pod_class] for weights in self.tracked()], dtype=np.int64)
+        if pod_class not in self._more:
+            more = [weights[pod_class] for weights in self.tracked()]
+            self._more[pod_class] = np.array(more, dtype=np.int64)
+        return self._more[pod_class]
 
     def _fits(self, load: Ints) -> bool:
         """Whether these pods, by what is tracked, can choose such that all have room."""
+        key = load.tobytes()
+        if key not in self._known:
+            self._known[key] = self._can_choose(load)
+        return self._known[key]
+
+    def _can_choose(self, load: Ints) -> bool:
         waiting, taken = load[: len(self.owners)].tolist(), load[len(self.owners) :].tolist()
         left = tuple(row.limit - n for row, n in zip(self.rows, taken, strict=True))
         if min(left) < 0:
