@@ -134,12 +134,12 @@ class StayingGangs:
             yield Protection(f"is {said}", f"are {said}")
 
     def _rules(self, template: PodTemplate) -> Iterator[str]:
-        if template.required_reservation:
-            yield "that require a reservation"
         if template.same_pcie_nics:
             yield f"with {template.same_pcie_nics} network devices each"
         if not self._moves:
             return
+        if template.required_reservation:
+            yield "that require a reservation, which are not moved"
         if template.compute_domain:
             yield f"in ComputeDomain {template.compute_domain}, which are not moved"
         if template.ignores_reservations:

@@ -228,10 +228,6 @@ def test_a_budget_with_room_protects_nobody() -> None:
     [
         ({"on": ("x1",)}, "has 1 pod whose requests are not told"),
         ({"asks": {"same_pcie_nics": 2}}, "has pods with 2 network devices each"),
-        (
-            {"asks": {"required_reservation": ReservationSelector("reservations/r")}},
-            "has pods that require a reservation",
-        ),
     ],
 )
 def test_a_gang_that_cannot_give_way_says_why(fields: dict[str, Any], said: str) -> None:
@@ -245,6 +241,10 @@ def test_a_gang_that_cannot_give_way_says_why(fields: dict[str, Any], said: str)
     ("fields", "said"),
     [
         ({"asks": {"compute_domain": "ml/d"}}, "in ComputeDomain ml/d"),
+        (
+            {"asks": {"required_reservation": ReservationSelector("reservations/r")}},
+            "that require a reservation",
+        ),
         ({"near": (near("rack", app="x"),)}, "with required affinity"),
         ({"spread": (spread("rack", app="x"),)}, "that are spread"),
     ],

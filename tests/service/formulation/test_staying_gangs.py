@@ -95,10 +95,6 @@ def test_the_gang_of_these_cases_is_open() -> None:
             lambda g: with_pods(g, reservation="reservations/r"), id="it runs in a reservation"
         ),
         pytest.param(lambda g: asking(g, same_pcie_nics=1), id="it has network devices"),
-        pytest.param(
-            lambda g: asking(g, required_reservation=ReservationSelector("reservations/r")),
-            id="it requires a reservation",
-        ),
     ],
 )
 def test_it_stays_whatever_the_policy_is(change: Change) -> None:
@@ -115,6 +111,10 @@ def _near(level: str) -> PodAffinityTerm:
         pytest.param(lambda g: replace(g, queue="queues/lost"), id="its queue is not there"),
         pytest.param(lambda g: asking(g, compute_domain="d"), id="ComputeDomain"),
         pytest.param(lambda g: asking(g, ignores_reservations=True), id="ignores reservations"),
+        pytest.param(
+            lambda g: asking(g, required_reservation=ReservationSelector("reservations/r")),
+            id="requires a reservation",
+        ),
         pytest.param(lambda g: asking(g, required_affinity=(_near("rack"),)), id="attracted"),
         pytest.param(
             lambda g: asking(
