@@ -20,6 +20,15 @@ from placement_service.formulation.problem import Gang, Problem
 ROUNDING = 1e-9
 
 
+def without_gangs_counted_late(problem: Problem) -> Problem:
+    """The question without hopeless gangs where running ones may give way, or it is not exact.
+
+    Elsewhere counting finds them as soon, and greedy plans hardly look at them.
+    """
+    late = not problem.exact or any(gang.home for gang in problem.gangs)
+    return without_hopeless_gangs(problem) if late else problem
+
+
 def without_hopeless_gangs(problem: Problem) -> Problem:
     """The question in which gangs that fit nowhere, and those based on them, get no pods.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.fewer_columns import with_fewer_columns
-from placement_service.formulation.hopeless_gangs import without_hopeless_gangs
+from placement_service.formulation.hopeless_gangs import without_gangs_counted_late
 from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import (
@@ -69,7 +69,7 @@ def first_answer(
     if settled is not None:
         return settled
     # Bounds are not looked for, and the fewer columns there are the sooner it is known what fits.
-    problem = replace(without_hopeless_gangs(problem), relaxation=None)
+    problem = replace(without_gangs_counted_late(problem), relaxation=None)
     problem = with_fewer_columns(without_implied_room(problem))
     now = time.monotonic()
     half = deadline if problem.policy.deterministic else now + (deadline - now) / 2

@@ -92,6 +92,12 @@ class ResidualCapacity:
         for load in self._loads:
             for pod_class in load.pod_classes:
                 self._of_class.setdefault(pod_class, []).append(load)
+        #: Those of them that close domains for good.
+        self._closing: dict[ClassIdx, list[_Load]] = {}
+        for pod_class, loads in self._of_class.items():
+            closing = [load for load in loads if load.rule.closes_for_good(pod_class)]
+            if closing:
+                self._closing[pod_class] = closing
         #: Rules whose pods have changed since they last held.
         self._in_doubt: dict[int, _Load] = {}
         #: What is open to pod classes under rules that close nodes for good.
@@ -150,9 +156,8 @@ class ResidualCapacity:
 
     def _opened(self, pod_class: ClassIdx) -> _Opened | None:
         """What is open to a pod class now; None where no rule closes anything for good."""
-        every = self._of_class.get(pod_class, ())
-        loads = [load for load in every if load.rule.closes_for_good(pod_class)]
-        if not loads:
+        loads = self._closing.get(pod_class)
+        if loads is None:
             return None
         known = self._open.get(pod_class)
         if known is None or known.seen < len(self._changes):

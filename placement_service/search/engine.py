@@ -44,7 +44,7 @@ from placement_service.formulation.fewer_columns import (
     with_fewer_columns,
     without_reservations,
 )
-from placement_service.formulation.hopeless_gangs import without_hopeless_gangs
+from placement_service.formulation.hopeless_gangs import without_gangs_counted_late
 from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import Bounds, to_solution
 from placement_service.formulation.plan import Plan, home_plan
@@ -88,7 +88,7 @@ def search(
     problem; without it, it is found now.
     """
     if prepared is None:
-        problem = without_implied_room(without_hopeless_gangs(problem))
+        problem = without_implied_room(without_gangs_counted_late(problem))
     alike = alike_nodes(problem) if prepared is None else prepared.alike
     if alike is None:
         mine = with_fewer_columns(problem) if prepared is None else prepared.problem

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from placement_service.entities.solution import Solution
 from placement_service.formulation.fewer_columns import with_fewer_columns
-from placement_service.formulation.hopeless_gangs import without_hopeless_gangs
+from placement_service.formulation.hopeless_gangs import without_gangs_counted_late
 from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
@@ -53,7 +53,7 @@ def prepare(
     It ends early, with less of it, when `until` says so. `asked` gives the first answer once it is
     there; from then on the search is waited for, and hears what is reported.
     """
-    problem = without_implied_room(without_hopeless_gangs(problem))
+    problem = without_implied_room(without_gangs_counted_late(problem))
     alike = alike_nodes(problem)
     problem = with_fewer_columns(problem) if alike is None else alike.loose
     ground = groundwork.prepare(problem, deadline=deadline, until=until)

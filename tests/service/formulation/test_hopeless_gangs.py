@@ -9,7 +9,10 @@ import pytest
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.hopeless_gangs import without_hopeless_gangs
+from placement_service.formulation.hopeless_gangs import (
+    without_gangs_counted_late,
+    without_hopeless_gangs,
+)
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
 from tests.scenario import Group, Scenario
@@ -60,10 +63,18 @@ def test_what_is_based_on_one_is_left_out_too() -> None:
     assert left(formulated(scenario)) == [False, False, False, True]
 
 
-def test_bounds_leave_it_out_at_once() -> None:
-    scenario = RACKS.gang("a", pods=1, gpus=9).gang("b", pods=1, gpus=8)
-    admitted = first_answer(formulated(scenario)).tiers[0]
+def test_bounds_leave_it_out_at_once_where_gangs_may_give_way() -> None:
+    scenario = Scenario("x1=8 x2=0/8").gang("low", Group("w", gpus=8, told=("x2",)))
+    scenario = scenario.gang("a", pods=1, gpus=9, priority=1).gang("b", pods=1, gpus=8, priority=1)
+    admitted = first_answer(formulated(scenario, EvictionPolicy.PREEMPT)).tiers[0]
     assert (admitted.value, admitted.bound) == (8, 8)
+
+
+def test_elsewhere_they_are_left_to_counting() -> None:
+    problem = formulated(RACKS.gang("a", pods=1, gpus=9))
+    assert without_gangs_counted_late(problem) is problem
+    inexact = replace(problem, exact=False, relaxation=problem)
+    assert not without_gangs_counted_late(inexact).gangs[0].placeable
 
 
 def test_room_of_running_gangs_that_may_go_counts() -> None:
