@@ -110,3 +110,11 @@ def test_each_node_serves_one_of_many_domains() -> None:
     for name in "abc":
         odd = odd.gang(name, Group("w", pods=2, gpus=1, asks={"compute_domain": name}))
     odd.place().expect(admitted=4)
+
+
+def test_pods_that_avoid_their_own_class_are_not_only_about_others() -> None:
+    both = Exclusion(LevelIdx(0), np.array([True, True]), np.array([False, True]))
+    assert [both.is_about_others(ClassIdx(s)) for s in (0, 1)] == [True, False]
+    groups = ExclusiveGroups(LevelIdx(0), np.array([1, 2]))
+    assert all(groups.is_about_others(ClassIdx(s)) for s in (0, 1))
+    assert all(rule.closes_for_good(ClassIdx(0)) for rule in (both, groups))
