@@ -14,6 +14,7 @@ import numpy as np
 
 from placement_service.formulation.arrays import Bools, Floats, Ints, pods_that_fit
 from placement_service.formulation.indices import ClassIdx, GangIdx, LevelIdx
+from placement_service.formulation.levels import sums_by_domain
 from placement_service.formulation.problem import Gang, Problem
 
 #: Sums that differ by this share may be the same.
@@ -150,11 +151,8 @@ class _Room:
         """Units in each domain of a level, if each pod class had it to itself [D]."""
         key = pod_classes, level
         if key not in self._slots:
-            of = self._problem.levels[level]
-            inside = of.domain >= 0
             row = np.sum([self._row(s) for s in pod_classes], axis=0)
-            sums = np.bincount(of.domain[inside], row[inside], of.count)
-            self._slots[key] = sums.astype(np.int64)
+            self._slots[key] = sums_by_domain(self._problem.levels[level], row)
         return self._slots[key]
 
     def _row(self, pod_class: ClassIdx) -> Ints:

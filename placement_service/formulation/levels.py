@@ -106,3 +106,9 @@ def _places(domain: Ints, domains: int) -> Ints:
     alone = domain < 0
     place[alone] = domains + np.arange(int(alone.sum()))
     return place
+
+
+def sums_by_domain(level: Level, row: Ints) -> Ints:
+    """Sum of row[N] over the nodes of each domain [D]."""
+    inside = level.domain >= 0
+    return np.bincount(level.domain[inside], row[inside], level.count).astype(np.int64)

@@ -10,12 +10,13 @@ import numpy as np
 
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.levels import sums_by_domain
 from placement_service.formulation.plan import Units, units_of
 from placement_service.formulation.problem import DemandUnits, Gang
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.node_choice import Chosen
 from placement_service.heuristic.regions import EVERYWHERE, Region
-from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 
 class OutOfTime(Exception):

@@ -14,7 +14,7 @@ import numpy as np
 
 from placement_service.formulation.arrays import MANY, Bools, Ints, pods_that_fit
 from placement_service.formulation.indices import ClassIdx, GangIdx
-from placement_service.formulation.levels import Level
+from placement_service.formulation.levels import sums_by_domain
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.formulation.rules.protocol import Rule
@@ -95,7 +95,7 @@ class ResidualCapacity:
         #: Those of them that close domains for good.
         self._closing: dict[ClassIdx, list[_Load]] = {}
         for pod_class, loads in self._of_class.items():
-            closing = [load for load in loads if load.rule.closes_for_good(pod_class)]
+            closing = [load for load in loads if load.rule.closes_for_good]
             if closing:
                 self._closing[pod_class] = closing
         #: Rules whose pods have changed since they last held.
@@ -172,7 +172,7 @@ class ResidualCapacity:
     def closed_by_others(self, pod_class: ClassIdx) -> bool:
         """Whether rules between pods close nodes to the class for good, and its own pods none."""
         return all(
-            load.rule.closes_for_good(pod_class) and load.rule.is_about_others(pod_class)
+            load.rule.closes_for_good and load.rule.is_about_others(pod_class)
             for load in self._of_class.get(pod_class, ())
         )
 
@@ -407,9 +407,3 @@ def _distinct(nodes: Ints) -> Ints:
     nodes.sort()
     found: Ints = nodes[np.append(True, nodes[1:] != nodes[:-1])]
     return found
-
-
-def sums_by_domain(level: Level, row: Ints) -> Ints:
-    """Sum of row[N] over the nodes of each domain [D]."""
-    inside = level.domain >= 0
-    return np.bincount(level.domain[inside], row[inside], level.count).astype(np.int64)

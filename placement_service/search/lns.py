@@ -22,11 +22,12 @@ from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.levels import sums_by_domain
 from placement_service.formulation.objective import Worth, worth
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Goal, Terms
-from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
 

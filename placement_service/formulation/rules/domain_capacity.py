@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from placement_service.formulation.rules.protocol import NO_CEILING, Bundle, Cei
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainCapacity(Rule):
     """The weights [C] of the pods in a domain add up to at most `capacity`."""
+
+    closes_for_good: ClassVar[bool] = True
 
     weight: Ints
     capacity: int
@@ -34,9 +36,6 @@ class DomainCapacity(Rule):
             return None
         left = np.maximum(0, self.capacity - pods[0]) // self.weight[pod_class]
         return Ceiling(np.append(left, NO_CEILING))
-
-    def closes_for_good(self, pod_class: ClassIdx) -> bool:
-        return True
 
     def widen(self, bundles: Sequence[Bundle]) -> Self:
         return type(self)(self.level, pad(self.weight, bundles), self.capacity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from placement_service.formulation.rules.protocol import Bundle, Ceiling, Rule, 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exclusion(Rule):
     """No domain holds pods of both sides; both are masks over pod classes [C]."""
+
+    closes_for_good: ClassVar[bool] = True
 
     left: Bools
     right: Bools
@@ -32,9 +34,6 @@ class Exclusion(Rule):
         self, pods: Ints, pod_class: ClassIdx, company: Iterable[ClassIdx]
     ) -> Ceiling | None:
         return where_open(self.open_domains(pods, pod_class))
-
-    def closes_for_good(self, pod_class: ClassIdx) -> bool:
-        return True
 
     def is_about_others(self, pod_class: ClassIdx) -> bool:
         return not (self.left[pod_class] and self.right[pod_class])

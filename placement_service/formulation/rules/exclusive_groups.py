@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from placement_service.formulation.rules.protocol import Bundle, Ceiling, Rule, 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExclusiveGroups(Rule):
     """`group` numbers pod classes from 1 on, 0 those that are in none [C]."""
+
+    closes_for_good: ClassVar[bool] = True
 
     group: Ints
 
@@ -39,9 +41,6 @@ class ExclusiveGroups(Rule):
         self, pods: Ints, pod_class: ClassIdx, company: Iterable[ClassIdx]
     ) -> Ceiling | None:
         return where_open(self.open_domains(pods, pod_class))
-
-    def closes_for_good(self, pod_class: ClassIdx) -> bool:
-        return True
 
     def is_about_others(self, pod_class: ClassIdx) -> bool:
         return True

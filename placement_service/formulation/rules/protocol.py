@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,9 @@ class Rule(ABC):
     `pods[K, D]` below are the new pods in each domain, by the K weights of `tracked`.
     """
 
+    #: Whether a domain that is closed to a class stays so, however many pods come.
+    closes_for_good: ClassVar[bool] = False
+
     level: LevelIdx
 
     @abstractmethod
@@ -73,10 +76,6 @@ class Rule(ABC):
         `company` are the classes of the gang, whose pods may help each other.
         """
         return None
-
-    def closes_for_good(self, pod_class: ClassIdx) -> bool:
-        """Whether a domain that is closed to the class stays so, however many pods come."""
-        return False
 
     def is_about_others(self, pod_class: ClassIdx) -> bool:
         """Whether pods of the class close no domain to each other, nor open one."""

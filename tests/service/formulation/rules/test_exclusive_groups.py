@@ -117,4 +117,4 @@ def test_pods_that_avoid_their_own_class_are_not_only_about_others() -> None:
     assert [both.is_about_others(ClassIdx(s)) for s in (0, 1)] == [True, False]
     groups = ExclusiveGroups(LevelIdx(0), np.array([1, 2]))
     assert all(groups.is_about_others(ClassIdx(s)) for s in (0, 1))
-    assert all(rule.closes_for_good(ClassIdx(0)) for rule in (both, groups))
+    assert all(rule.closes_for_good for rule in (both, groups))
