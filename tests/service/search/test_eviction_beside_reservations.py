@@ -12,6 +12,7 @@ from placement_service.entities.reservations import (
     ReservationOwner,
     ReservationSelector,
 )
+from placement_service.formulation.formulate import formulate
 from tests.brute import optimum
 from tests.service.evictions import PREEMPT, cluster, running, urgent
 from tests.service.questions import GPU, gang
@@ -75,6 +76,20 @@ def requiring(used: str = "") -> PodGang:
 def test_a_gang_whose_required_reservation_is_gone_gives_way() -> None:
     result = answer(cluster(requiring(), urgent(8), used=4), PREEMPT)
     assert [b.gang.rpartition("/")[2] for b in result.bindings] == ["urgent"]
+    assert result.solution.proven
+
+
+def test_its_pods_may_stay_at_home() -> None:
+    problem = formulate(cluster(requiring(), urgent(4), used=4), PREEMPT)
+    (old,) = (gang for gang in problem.gangs if gang.home)
+    (home,) = old.home
+    assert problem.eligible[old.demands[home.demand].pod_class, home.node]
+
+
+def test_it_stays_where_there_is_room_beside_it() -> None:
+    result = answer(cluster(requiring(), urgent(4), used=4), PREEMPT)
+    assert [b.gang.rpartition("/")[2] for b in result.bindings] == ["urgent"]
+    assert not result.evictions
     assert result.solution.proven
 
 

@@ -19,11 +19,22 @@ from tests.waiting import LONG
 WITHOUT_MODELS = replace(DEFAULTS, exact_polish_variables=0)
 
 
-def test_of_a_split_gang_they_are_known_without_a_model_where_it_fits_in_one() -> None:
+def split_gang(seconds: float) -> State:
+    """A gang in two racks that fits in one."""
     asked = Scenario("r1: x1=8 x2=8 | r2: x3=8").gang("a", pods=2, gpus=8, prefer="rack")
     problem = formulate(asked.snapshot(), Policy())
     apart = tuple(UnitsOnNode(DemandIdx(0), NodeIdx(n), 1) for n in (0, 2))
     split = to_solution(problem, {GangIdx(0): apart})
-    state = State(problem, split, time.monotonic() + LONG, lambda _: None, WITHOUT_MODELS)
+    return State(problem, split, time.monotonic() + seconds, lambda _: None, WITHOUT_MODELS)
+
+
+def test_of_a_split_gang_they_are_known_without_a_model_where_it_fits_in_one() -> None:
+    state = split_gang(LONG)
     measure_fewest(state)
     assert state.fewest == {GangIdx(0): 1}
+
+
+def test_nothing_is_placed_for_it_once_time_is_up() -> None:
+    state = split_gang(-1)
+    measure_fewest(state)
+    assert not state.fewest
