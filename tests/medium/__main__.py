@@ -3,6 +3,9 @@
 There is no oracle. Each question is asked in two ways, and some like it are asked: with other
 names, cut down to what its plan uses, with fewer gangs, nodes or rules. Every plan of any of them
 is judged under all of them, and where it breaks no rule, no bound and no proof may deny it.
+
+``python -m tests.medium --large --count 150 --seconds 3`` asks larger ones of the whole pipeline
+(see `large`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import time
 from collections import Counter
 
 from tests.medium.ask import Verdict, ask
+from tests.medium.large import Clock, measure, way_of
 from tests.medium.question import Drawn, draw
 from tests.medium.tastes import Has
 
@@ -30,7 +34,11 @@ def main() -> None:
         action="store_true",
         help="count seconds of the processor, where others use the machine too",
     )
+    parser.add_argument("--large", action="store_true", help="500 to 4,000 nodes, see `large`")
     options = parser.parse_args()
+    if options.large:
+        _ask_large(options)
+        return
     if options.processor:
         time.monotonic = time.process_time
     figures = _Figures()
@@ -44,6 +52,36 @@ def main() -> None:
     print(figures.text())
     if figures.faults:
         sys.exit(1)
+
+
+def _ask_large(options: argparse.Namespace) -> None:
+    clock = Clock()
+    time.monotonic = clock
+    faults = replaced = 0
+    late: dict[str, float] = {}
+    for number in range(options.first, options.first + options.count):
+        drawn = draw(options.seed, number, large=True)
+        measured = measure(drawn, options.seconds, clock, way=way_of(number))
+        print(f"{options.seed}/{number}: {_about(drawn)}\n  {measured}", flush=True)
+        for fault in measured.faults:
+            print(f"  FAULT: {fault}", flush=True)
+        faults += bool(measured.faults)
+        replaced += measured.replaced
+        for name, seconds in measured.late.items():
+            late[name] = max(late.get(name, 0.0), seconds)
+    for name, seconds in late.items():
+        print(f"{name:24}{seconds:6.2f} s late at most")
+    print(f"solver processes replaced: {replaced}\nfaults: {faults}")
+    if faults:
+        sys.exit(1)
+
+
+def _about(drawn: Drawn) -> str:
+    return (
+        f"{len(drawn.snapshot.nodes)} nodes, {len(drawn.snapshot.gangs)} gangs, "
+        f"{drawn.policy.eviction.value}; "
+        f"{' '.join(sorted(has.name.lower() for has in drawn.taste.has))}"
+    )
 
 
 def _line(drawn: Drawn, verdict: Verdict) -> str:

@@ -85,12 +85,14 @@ class Asked:
             found.append(last)
             names = PlanNames(asked, policy, prepared)
             for solution in found:
-                self._note(by, solution, Plan(*names.plan(solution.assignments)))
+                self.note(by, solution, names)
         except Exception:  # whatever it is, it is a fault of the engine
             self.faults.append(f"{self.variant.name} by {by}: {traceback.format_exc()}")
         return self.answers[-1] if self.answers else None
 
-    def _note(self, by: str, solution: Solution, plan: Plan) -> None:
+    def note(self, by: str, solution: Solution, names: PlanNames) -> None:
+        """Judges an answer."""
+        plan = Plan(*names.plan(solution.assignments))
         broken, score = self.judge.judge(*plan)
         if score is None:
             self.faults.append(f"{self.variant.name} by {by} ({solution.phase}): {broken[0]}")
@@ -161,17 +163,23 @@ def ask(rng: random.Random, drawn: Drawn, seconds: float, variants: int = 3) -> 
     for change in rng.sample(list(CHANGES), variants):
         every.append(Asked(change(rng, drawn.snapshot, drawn.policy, final.plan)))
         every[-1].ask("all stages", seconds)
-    witnesses = 0
-    for by, plan in _plans(every):
-        for one in every:
-            words = {old: new for new, old in one.variant.back.items()}
-            witnesses += one.confront(by, translated(plan, words))
+    witnesses = confront_all(every)
     return Verdict(
         tuple(dict.fromkeys(fault for one in every for fault in one.faults)),
         {t.name.value: t.gap for t in final.solution.tiers if t.name.provable and not t.proven},
         dict(loss for answer in original.answers for loss in _better(final, answer)),
         witnesses,
     )
+
+
+def confront_all(every: list[Asked]) -> int:
+    """Holds every claim against every plan; how often one was allowed."""
+    witnesses = 0
+    for by, plan in _plans(every):
+        for one in every:
+            words = {old: new for new, old in one.variant.back.items()}
+            witnesses += one.confront(by, translated(plan, words))
+    return witnesses
 
 
 def _plans(every: list[Asked]) -> Iterator[tuple[str, Plan]]:

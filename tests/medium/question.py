@@ -22,10 +22,10 @@ class Drawn(NamedTuple):
     taste: Taste
 
 
-def draw(seed: int, number: int) -> Drawn:
+def draw(seed: int, number: int, *, large: bool = False) -> Drawn:
     """The question of that number; every seed has others."""
-    rng = random.Random(f"medium/{seed}/{number}")
-    wanted = taste(rng)
+    rng = random.Random(f"{'large' if large else 'medium'}/{seed}/{number}")
+    wanted = taste(rng, large=large)
     return Drawn(snapshot(rng, wanted), _policy(rng, wanted), wanted)
 
 

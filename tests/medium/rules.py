@@ -84,7 +84,7 @@ def _with_reservations(rng: random.Random, snapshot: Snapshot) -> Snapshot:
     """Room for pods of some gangs, mostly as much as they ask for and on nodes with room."""
     found: list[Reservation] = []
     free = {n.name: {r: n.free(r) for r in n.allocatable} for n in snapshot.nodes}
-    for i in range(rng.choice((1, 3, 8, 20))):
+    for i in range(rng.choice((1, 3, 8, 20)) * max(1, len(snapshot.nodes) // 400)):
         gang = rng.choice(snapshot.gangs)
         template = rng.choice(rng.choice(gang.groups).pod_sets).template
         node = rng.choice(snapshot.nodes)

@@ -79,11 +79,16 @@ class Taste:
         return what in self.has
 
 
-def taste(rng: random.Random) -> Taste:
+def taste(rng: random.Random, *, large: bool = False) -> Taste:
     """What one question has."""
     times = rng.choice((0.4, 1, 1, 1, 1, 1.5, 3))
     has = frozenset(h for h in Has if rng.random() < min(0.9, times * _OFTEN.get(h, 1 / 6)))
     nodes = rng.choice((rng.randint(30, 60), rng.randint(30, 60), rng.randint(60, 150)))
     if rng.random() < 0.12:
         nodes = rng.randint(150, 400)
-    return Taste(has, nodes, rng.randint(10, 150), rng.choice((0.7, 1.0, 1.1, 1.3, 1.6, 2.5, 4)))
+    gangs = rng.randint(10, 150)
+    if large:
+        nodes = rng.randint(500, rng.choice((1000, 2000, 4000)))
+        gangs = rng.randint(50, rng.choice((200, 1000)))
+        has |= {Has.RUNNING} if rng.random() < 0.4 else set()
+    return Taste(has, nodes, gangs, rng.choice((0.7, 1.0, 1.1, 1.3, 1.6, 2.5, 4)))

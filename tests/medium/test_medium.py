@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,11 +11,14 @@ import pytest
 
 from placement_service.api.wire.requests import parse_request, request_to_proto
 from placement_service.entities.request import Policy, Request
-from placement_service.entities.solution import Tier, TierName
+from placement_service.entities.solution import Solution, Tier, TierName
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import Score, score
 from tests.judged import judged
 from tests.medium.ask import ask
 from tests.medium.claims import refuted
+from tests.medium.large import Clock, measure
 from tests.medium.question import draw
 from tests.placed import solve
 from tests.scenario import Scenario
@@ -32,6 +36,39 @@ def test_no_claim_is_refuted_by_a_plan_of_a_question_like_it(number: int) -> Non
     verdict = ask(random.Random(number), draw(1, number), seconds=2.0)
     assert not verdict.faults
     assert verdict.witnesses
+
+
+class TestLarge:
+    def test_nothing_is_wrong_with_the_stages_of_a_question(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = Clock()
+        monkeypatch.setattr(time, "monotonic", clock)
+        measured = measure(draw(1, 5), 1.0, clock, way="another seed")
+        assert not measured.faults
+        assert measured.witnesses
+        assert TierName.ADMITTED in measured.values
+
+    def test_work_beside_another_counts_only_where_it_takes_longer(self) -> None:
+        clock = Clock()
+        begin = clock()
+        with clock.beside(60.0):
+            assert clock() < begin
+        assert clock() >= begin
+
+    def test_a_plan_that_breaks_rules_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = Clock()
+        monkeypatch.setattr(time, "monotonic", clock)
+        drawn = draw(1, 5)
+
+        def wrong(problem: Problem, *arguments: object, deadline: float) -> Solution:
+            right = first_answer(problem, deadline=deadline)
+            crowded = tuple(a._replace(node=0) for a in right.assignments)
+            return replace(right, assignments=crowded)
+
+        monkeypatch.setattr("tests.medium.large.first_answer", wrong)
+        faults = measure(drawn, 1.0, clock).faults
+        assert any("a plan breaks rules" in fault for fault in faults)
 
 
 class TestClaims:
