@@ -1,4 +1,4 @@
-"""Whether somebody has to wait, told by sums."""
+"""Whether somebody is likely to wait, told by sums."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import numpy as np
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.domain_choice import minimum_units
 
+#: Where gangs ask for more than this share of what is left, its pieces seldom hold all of them.
+NEARLY_ALL = 0.8
 
-def somebody_waits(problem: Problem) -> bool:
-    """Whether the minimums of all gangs together ask for more of a resource than is left.
+
+def somebody_may_wait(problem: Problem) -> bool:
+    """Whether the minimums of all gangs together ask for nearly all that is left of a resource.
 
     Where pod sets may stand in for each other the first ones count.
     """
@@ -18,4 +21,5 @@ def somebody_waits(problem: Problem) -> bool:
         for each in minimum_units(gang):
             units[gang.demands[each.demand].pod_class] += each.units
     open_nodes = problem.eligible.any(axis=0)
-    return bool((units @ problem.request > problem.free[open_nodes].sum(axis=0)).any())
+    room = problem.free[open_nodes].sum(axis=0)
+    return bool((units @ problem.request > NEARLY_ALL * room).any())

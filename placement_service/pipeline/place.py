@@ -31,7 +31,7 @@ from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.reclaim_turns import Turns, are_alike, other_turns
 from placement_service.formulation.tiers import has_goals_of
-from placement_service.heuristic.scarcity import somebody_waits
+from placement_service.heuristic.scarcity import somebody_may_wait
 from placement_service.pipeline.candidates import Candidate, Candidates, Judging
 from placement_service.pipeline.results import gang_results, nothing_yet, termination
 from placement_service.pipeline.stages import (
@@ -284,7 +284,7 @@ class _Run:
         several = sum(not (gang.home or gang.begins_anew) for gang in problem.pending) > 1
         # How much has to move is hardly ever clear to the first answer.
         moves = any(gang.keeps for gang in problem.gangs)
-        if not (several and (moves or somebody_waits(problem))):
+        if not (several and (moves or somebody_may_wait(problem))):
             # The first answer of such a question is often the best.
             return nullcontext()
         return self._stages.expecting(
