@@ -353,8 +353,10 @@ def test_what_is_asked_of_single_devices_beyond_that_is_refused(
 
 def test_devices_that_are_not_as_they_should_be_are_problems() -> None:
     table = {f"{KOORD}gpu-partitions": '{"2": [{"minors": "all"}], "4": 3}'}
-    found = problems(device("n1", {}, {"minor": 0}, {"minor": -1}, annotations=table))
+    lost = {"topology": {"pcieID": ["0"]}}
+    found = problems(device("n1", lost, {"minor": 0}, {"minor": -1}, annotations=table))
     assert [field for _, field, _ in found] == [
+        "spec.devices[0].topology.pcieID",
         "spec.devices[1].minor",
         "spec.devices[2].minor",
         "spec.devices[2].minor",

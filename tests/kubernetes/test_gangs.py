@@ -322,6 +322,30 @@ def test_every_problem_of_a_gang_is_named() -> None:
     }
 
 
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_labels_and_annotations_that_are_no_texts_are_problems(field: str) -> None:
+    """`queue: 5` without quotes would else name no queue."""
+    bad = gang(podgroups=[group("w")], metadata={field: {"kai.scheduler/queue": 5}})
+    assert problems(bad) == [
+        ("PodGang ml/g", f"metadata.{field}[kai.scheduler/queue]",
+         "must be a string, not 5; put it in quotes"),
+    ]  # fmt: skip
+
+
+def test_who_is_said_to_be_preemptible_in_an_unknown_word_is_not_disturbed() -> None:
+    label = "kai.scheduler/preemptibility"
+    translation = translated(
+        node(),
+        pod("a", labels={label: "nonpreemptible"}, nodeName="n1"),
+        gang(podgroups=[group("w", "a")]),
+    )
+    assert translation.request.gangs[0].not_preemptible
+    assert said(translation.warnings) == (
+        f"Pod ml/a: metadata.labels[{label}]: must be one of preemptible, non-preemptible,"
+        " semi-preemptible, not nonpreemptible: taken as not preemptible",
+    )
+
+
 def test_a_packing_rule_by_another_name_is_a_problem() -> None:
     # PodCliqueSets say `pack`; a rule that nobody reads would not be kept.
     by_place = gang(

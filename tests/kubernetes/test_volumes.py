@@ -14,6 +14,7 @@ from tests.kubernetes.build import (
     node,
     only_gang,
     pod,
+    pod_problems,
     problems,
     template,
     thing,
@@ -177,6 +178,13 @@ def test_a_claim_for_one_pod_serves_no_other(mode: str, phase: str, waits: bool)
     )
     want = "pod ml/a: PersistentVolumeClaim c: is ReadWriteOncePod, and several pods use it"
     assert list(asked.unsupported) == ([want] if waits else [])
+
+
+@pytest.mark.parametrize("name", [["c"], {"c": "d"}, 5])
+def test_the_name_of_a_claim_that_is_no_text_is_a_problem(name: object) -> None:
+    volume = {"name": "d", "persistentVolumeClaim": {"claimName": name}}
+    (field,) = pod_problems(volumes=[volume])
+    assert field == "spec.volumes[0].persistentVolumeClaim.claimName"
 
 
 def test_a_gang_names_the_claims_that_tie_its_pods() -> None:

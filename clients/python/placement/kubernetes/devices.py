@@ -344,4 +344,5 @@ def _partitions(table: At, gpus: Mapping[int, _Gpu]) -> tuple[v1.DevicePartition
 
 def _name(at: At) -> str:
     """A name that some write as a number."""
-    return str(at.value) if isinstance(at.value, (str, int)) else ""
+    number = isinstance(at.value, int) and not isinstance(at.value, bool)
+    return str(at.value) if number else at.text()

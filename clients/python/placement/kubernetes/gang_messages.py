@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -19,11 +19,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from placement import v1
 from placement.kubernetes.gangs import BASE_POD_GANG, Gang, Group, Key
 from placement.kubernetes.pods import Pod
-from placement.kubernetes.preemption import says_preemptible
+from placement.kubernetes.preemption import KAI_LABEL, KAI_WORDS, says_preemptible
 from placement.kubernetes.priorities import Priorities
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.queues import Queues
-from placement.kubernetes.reading import At
+from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.reservations import Reservations
 from placement.kubernetes.templates import Templates
 from placement.kubernetes.times import parse_time
@@ -66,6 +66,8 @@ class GangMessages:
                 gang.object, gang.priority_class, members, problems, own=gang.priority
             )
             labels = gang_labels(gang)
+            problems += _wrong_texts(gang)
+            warnings += _unknown_words(gang, labels, members)
             queue = self._queues.of(
                 gang.object.namespace, (labels, *(pod.labels for pod in members)), gang.queue
             )
@@ -182,8 +184,17 @@ class GangMessages:
 
 
 def gang_labels(gang: Gang) -> dict[str, str]:
-    """The labels of a gang's object; anything wrong with them is noted elsewhere."""
+    """The labels of a gang's object; what is wrong with them is noted with its message."""
     return At(gang.object.body, {}).get("metadata").get("labels").labels()
+
+
+def _wrong_texts(gang: Gang) -> list[Problem]:
+    """Labels and annotations that are no texts: `queue: 5` without quotes names no queue."""
+    findings: Findings = {}
+    metadata = At(gang.object.body, findings).get("metadata")
+    for field in ("labels", "annotations"):
+        metadata.get(field).labels()
+    return [gang.object.problem(*finding) for finding in findings]
 
 
 def _is_preemptible(
@@ -195,6 +206,18 @@ def _is_preemptible(
     if said is not None:
         return said
     return gang.fixed_from is None or priority < gang.fixed_from
+
+
+def _unknown_words(
+    gang: Gang, labels: Mapping[str, str], members: Iterable[Pod]
+) -> Iterator[Problem]:
+    """Words of KAI's label that it does not know."""
+    named = ((gang.object, labels), *((pod.object, pod.labels) for pod in members))
+    for one, own in named:
+        word = own.get(KAI_LABEL, "")
+        if word and word not in KAI_WORDS:
+            text = f"must be one of {', '.join(KAI_WORDS)}, not {word}: taken as not preemptible"
+            yield one.problem(f"metadata.labels[{KAI_LABEL}]", text)
 
 
 def _started(gang: Gang, members: Iterable[Pod]) -> datetime | None:

@@ -21,6 +21,7 @@ from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.label_paths import LabelPaths
 from placement.kubernetes.objects import Object, is_name, is_part_name, not_a_name
 from placement.kubernetes.pods import Decision, Pod
+from placement.kubernetes.preemption import KAI_WORDS
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.times import read_time
@@ -33,10 +34,6 @@ DEFAULT_GROUP: Final = "default"
 #: From this priority on a PodGroup that says nothing is not preemptible.
 _FIXED_FROM: Final = 100
 _FAILED: Final = "Failed"
-#: The minimum of a semi-preemptible one may not be disturbed; its extras stay as well.
-_PREEMPTIBLE: Final = {
-    "preemptible": True, "non-preemptible": False, "semi-preemptible": False, "": None,
-}  # fmt: skip
 
 
 def read_bind_requests(objects: Iterable[Object], problems: list[Problem]) -> dict[Key, Decision]:
@@ -244,9 +241,9 @@ class _Reader:
 
     def _preemptible(self, at: At) -> bool | None:
         said = at.text()
-        if said not in _PREEMPTIBLE:
+        if said and said not in KAI_WORDS:
             at.problem(f"must be preemptible or non-preemptible, not {said}")
-        return _PREEMPTIBLE.get(said)
+        return KAI_WORDS.get(said)
 
 
 def _leaves_below(name: str, parents: Mapping[str, str], leaves: Iterable[str]) -> tuple[str, ...]:

@@ -194,8 +194,8 @@ def _claim_users(pods: Iterable[Object]) -> Counter[tuple[str, str]]:
             continue
         # Anything wrong with it is noted where the pod is read.
         volumes = At(one.body, {}).get("spec").get("volumes").items()
-        named = {v.get("persistentVolumeClaim").get("claimName").value for v in volumes}
-        users.update((one.namespace, name) for name in named if isinstance(name, str))
+        named = {v.get("persistentVolumeClaim").get("claimName").text() for v in volumes}
+        users.update((one.namespace, name) for name in named if name)
     return users
 
 
