@@ -14,6 +14,8 @@ its board: the first such pods of all boards are one kind, and so are the second
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -27,7 +29,7 @@ from placement_service.formulation.device_boards import Board, State
 from placement_service.formulation.device_wants import NONE, Load, Want
 from placement_service.formulation.separation import Point, separate
 
-#: Multisets that are listed for all boards together at most; with more, nothing is listed.
+#: Multisets that are listed for all boards of a question at most; with more, nothing is listed.
 MOST_STEPS = 300_000
 #: Patterns of one board between which columns are sought.
 MOST_PATTERNS = 400
@@ -40,7 +42,7 @@ MOST_ROWS = 400
 
 
 class TooManyError(Exception):
-    """There are more multisets than are worth listing."""
+    """There are more multisets than are worth listing, or than there is time for."""
 
 
 class Home(NamedTuple):
@@ -78,9 +80,35 @@ class Columns:
         return self.offers == self.most
 
 
-def columns_of(situations: Sequence[Situation], wants: Sequence[Want]) -> Columns:
+@dataclass(slots=True)
+class Listings:
+    """What is listed for several questions about the same devices, `until` time is up.
+
+    `too_many` are situations, with what was wanted there, that took too many steps together.
+    """
+
+    until: float = math.inf
+    known: dict[tuple[Want, ...], _Listing] = field(default_factory=dict)
+    too_many: list[tuple[tuple[Want, ...], frozenset[Situation]]] = field(default_factory=list)
+
+
+def columns_of(
+    situations: Sequence[Situation], wants: Sequence[Want], listings: Listings
+) -> Columns:
     """Columns for pods of some kinds on some boards. Raises TooManyError."""
-    listing = _Listing(wants)
+    kinds, distinct = tuple(wants), frozenset(situations) if listings.too_many else frozenset()
+    if any(wants == kinds and there <= distinct for wants, there in listings.too_many):
+        raise TooManyError
+    try:
+        return _listed(situations, wants, listings)
+    except TooManyError:
+        listings.too_many.append((kinds, frozenset(situations)))
+        raise
+
+
+def _listed(situations: Sequence[Situation], wants: Sequence[Want], listings: Listings) -> Columns:
+    listing = listings.known.setdefault(tuple(wants), _Listing(wants, listings.until))
+    listing.steps = 0
     homes = max((len(s.homes) for s in situations), default=0)
     if homes > MOST_HOMES:
         raise TooManyError
@@ -123,6 +151,7 @@ class _Listing:
     """
 
     wants: Sequence[Want]
+    until: float = math.inf
     steps: int = 0
     known: dict[object, frozenset[int]] = field(default_factory=dict)
     points: dict[frozenset[int], frozenset[Point]] = field(default_factory=dict)
@@ -209,7 +238,7 @@ class _Listing:
 
     def _step(self, count: int) -> None:
         self.steps += count
-        if self.steps > MOST_STEPS:
+        if self.steps > MOST_STEPS or time.monotonic() > self.until:
             raise TooManyError
 
 

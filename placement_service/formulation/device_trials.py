@@ -18,7 +18,7 @@ from placement_service.formulation.device_blocks import PLENTY, could_come
 from placement_service.formulation.device_boards import Board, boards_of, left_of, state_of
 from placement_service.formulation.device_columns import Amounts, DeviceColumns
 from placement_service.formulation.device_homes import HomePod, SetKey
-from placement_service.formulation.device_patterns import Home, Situation, columns_of
+from placement_service.formulation.device_patterns import Home, Listings, Situation, columns_of
 from placement_service.formulation.device_question import DeviceQuestion
 from placement_service.formulation.device_wants import NONE, Load, Want
 
@@ -35,7 +35,7 @@ class Tried(NamedTuple):
     exact: bool
 
 
-def tried(questions: Sequence[DeviceQuestion]) -> list[Tried]:
+def tried(questions: Sequence[DeviceQuestion], listings: Listings) -> list[Tried]:
     """The same columns for a question and for others in which fewer pods may go. Raises
     TooManyError.
     """
@@ -52,7 +52,7 @@ def tried(questions: Sequence[DeviceQuestion]) -> list[Tried]:
             homes = [pod if pod in may_go else None for pod in first.homes.get(name, ())]
             for busy in {frozenset[int](), *held.get(name, ())}:
                 cases[q, name, busy] = _situation(boards[name], node, homes, busy)
-    columns = columns_of(list(cases.values()), wants)
+    columns = columns_of(list(cases.values()), wants, listings)
     labels = [f"the fit of devices ({c + 1})" for c in range(len(columns.takes))]
     kind_of = {want: k for k, want in enumerate(wants)}
     home_of = {
@@ -115,11 +115,11 @@ def on_own_nodes(question: DeviceQuestion, columns: Tried) -> DeviceColumns:
     return DeviceColumns(offers, takes)
 
 
-def anywhere(question: DeviceQuestion) -> DeviceColumns:
+def anywhere(question: DeviceQuestion, listings: Listings) -> DeviceColumns:
     """Looser columns where pods move: where a pod runs it takes what it takes on any other node. A
     node says nothing where some pod could not come to the devices that it has.
     """
-    [columns] = tried([replace(question, homes={})])
+    [columns] = tried([replace(question, homes={})], listings)
     odd = {
         name for name, pods in question.homes.items() if not _could_come(question.nodes[name], pods)
     }

@@ -40,6 +40,7 @@ from placement_service.formulation.device_homes import (
 from placement_service.formulation.device_patterns import (
     MOST_HOMES,
     Columns,
+    Listings,
     Situation,
     TooManyError,
     columns_of,
@@ -60,10 +61,13 @@ class CannotStayError(Exception):
         self.gangs = frozenset(gangs)
 
 
-def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepared:
+def with_devices(
+    opened: Prepared, request: Snapshot, policy: Policy, listings: Listings
+) -> Prepared:
     """The snapshot with devices as resources; itself where no device matters.
 
-    Raises CannotStayError when some gangs that may give way have to be left as they are.
+    `listings` know what was tried for others of the same nodes. Raises CannotStayError when some
+    gangs that may give way have to be left as they are.
     """
     snapshot = opened.snapshot
     templates = {id(s.template): s.template for _, s in sets(snapshot)}.values()
@@ -92,11 +96,11 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
         return _beside_homes(opened, request, question, blocks)
     _limit(question, apart, lambda _, pods: len(pods) if len(pods) <= MOST_HOMES else None)
     try:
-        return _by_trying(opened, request, question)
+        return _by_trying(opened, request, question, listings)
     except TooManyError:
         if question.homes:
             raise CannotStayError(question.gangs_at_home) from None
-        return with_columns(opened, question, _counted(blocks), _relaxed(question))
+        return with_columns(opened, question, _counted(blocks), _relaxed(question, listings))
 
 
 def _by_count(
@@ -180,15 +184,17 @@ def _beside_homes(
     return with_columns(opened, question, strict, loose)
 
 
-def _by_trying(opened: Prepared, request: Snapshot, question: DeviceQuestion) -> Prepared:
+def _by_trying(
+    opened: Prepared, request: Snapshot, question: DeviceQuestion, listings: Listings
+) -> Prepared:
     """Columns of what is tried out. Raises TooManyError."""
     if question.moves:
         # All others are like pods that come.
         question = replace(question, homes=question.apart)
     if question.moves and question.homes:
-        return _moved_by_trying(opened, question)
+        return _moved_by_trying(opened, question, listings)
     sharings = [] if question.moves else _sharings(opened, request, question)
-    everything, *shared = tried([question, *(of for _, of in sharings)])
+    everything, *shared = tried([question, *(of for _, of in sharings)], listings)
     if not sharings:
         looser = None if everything.exact else everything.most
         return with_columns(opened, question, everything.offered, looser)
@@ -197,14 +203,15 @@ def _by_trying(opened: Prepared, request: Snapshot, question: DeviceQuestion) ->
     return with_columns(opened, question, strict, everything.most)
 
 
-def _moved_by_trying(opened: Prepared, question: DeviceQuestion) -> Prepared:
-    [columns] = tried([question])
+def _moved_by_trying(opened: Prepared, question: DeviceQuestion, listings: Listings) -> Prepared:
+    [columns] = tried([question], listings)
     most = MOST_OWN // max(1, len(columns.names))
     if len(question.homes) > most:
         beyond = sorted(question.homes)[most:]
         raise CannotStayError(pod.key.gang for name in beyond for pod in question.homes[name])
     # Those that move may come again to other devices of their own nodes.
-    return with_columns(opened, question, on_own_nodes(question, columns), anywhere(question))
+    looser = anywhere(question, listings)
+    return with_columns(opened, question, on_own_nodes(question, columns), looser)
 
 
 def _sharings(
@@ -302,7 +309,7 @@ def _affordable(columns: float, spent: int, most: int | None) -> bool:
 # --- a relaxation ------------------------------------------------------------------
 
 
-def _relaxed(question: DeviceQuestion) -> DeviceColumns:
+def _relaxed(question: DeviceQuestion, listings: Listings) -> DeviceColumns:
     """What fits each device by itself, and the partitions that pods of whole devices need."""
     nodes = list(question.nodes.values())
     wholes = Blocks(nodes, [_unpicky(want) for want in question.wants if want.whole])
@@ -310,7 +317,7 @@ def _relaxed(question: DeviceQuestion) -> DeviceColumns:
     like = {_like(d): d for node in nodes for d in node.devices}
     alone = {kind: _alone(device) for kind, device in like.items()}
     try:
-        columns = columns_of(list(alone.values()), parts)
+        columns = columns_of(list(alone.values()), parts, listings)
     except TooManyError:
         columns = Columns((), ((),) * len(alone), ((),) * len(alone))
     most = dict(zip(alone, columns.most, strict=True))

@@ -6,12 +6,14 @@ to decide about, ComputeDomains become labels and rules between pods, devices be
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.beginning_anew import with_gangs_anew
 from placement_service.formulation.compute_domains import with_compute_domains
+from placement_service.formulation.device_patterns import Listings
 from placement_service.formulation.devices import CannotStayError, with_devices
 from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.looser_gangs import with_looser_gangs
@@ -20,24 +22,29 @@ from placement_service.formulation.running_gangs import open_running_gangs
 from placement_service.formulation.running_parts import with_running_parts
 
 
-def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
-    """A valid snapshot in the rules that `formulate` knows."""
+def prepare(snapshot: Snapshot, policy: Policy, *, until: float = math.inf) -> Prepared:
+    """A valid snapshot in the rules that `formulate` knows.
+
+    What fits the devices of nodes is tried out `until` (in `time.monotonic` seconds), and after
+    that only counted, which is stricter.
+    """
+    listings = Listings(until)
     bare = without_implied_rules(snapshot)
     snapshot = with_gangs_anew(with_running_parts(bare, policy), policy)
     divided = None if snapshot is bare else snapshot
-    opened = replace(_opened(snapshot, policy), request=divided)
+    opened = replace(_opened(snapshot, policy, listings), request=divided)
     if not opened.missed:
         return opened
     moves = policy.eviction is EvictionPolicy.REPACK
     loose = with_looser_gangs(snapshot, opened.missed, moves=moves)
     if loose is None:
         return opened
-    looser = _opened(loose, policy)
+    looser = _opened(loose, policy, listings)
     looser = replace(looser, request=loose, sets_of=loose)
     return replace(opened, looser=looser) if looser.exact else opened
 
 
-def _opened(snapshot: Snapshot, policy: Policy) -> Prepared:
+def _opened(snapshot: Snapshot, policy: Policy, listings: Listings) -> Prepared:
     closed: frozenset[int] = frozenset()
     while True:
         opened = open_running_gangs(snapshot, policy, closed=closed)
@@ -47,6 +54,6 @@ def _opened(snapshot: Snapshot, policy: Policy) -> Prepared:
             relaxed=opened.relaxed and with_compute_domains(opened.relaxed),
         )
         try:
-            return with_devices(opened, snapshot, policy)
+            return with_devices(opened, snapshot, policy, listings)
         except CannotStayError as error:
             closed |= error.gangs

@@ -55,6 +55,9 @@ SHORTEST_SEARCH = 0.02
 #: and the most where others do. A plan that is cut short is worse than first come, first served.
 FIRST_SHARE, FIRST_SHARE_BUSY = 0.5, 0.65
 
+#: The share of the time in which it may be tried out what fits the devices of nodes.
+PREPARING_SHARE = 0.2
+
 #: How many times as long as the last time judging and writing may take.
 MARGIN = 1.5
 
@@ -187,7 +190,9 @@ class _Run:
 
     def reading(self, snapshot: Snapshot, whole: _Reading | None = None) -> _Reading:
         """The snapshot of the request in arrays, or a part of it: bounds are those of the whole."""
-        prepared = prepare(snapshot, self._request.policy)
+        policy, now = self._request.policy, self._clock()
+        share = 1.0 if policy.deterministic else PREPARING_SHARE
+        prepared = prepare(snapshot, policy, until=now + share * (self._budget.answer_by - now))
         if whole is not None:
             relaxed, exact = whole.prepared.relaxed, prepared.exact and whole.prepared.exact
             if relaxed is None or not are_alike(relaxed, prepared.snapshot):

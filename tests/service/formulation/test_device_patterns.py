@@ -12,6 +12,7 @@ from placement_service.entities.request import Node
 from placement_service.formulation import device_patterns
 from placement_service.formulation.device_boards import Board, board_of, state_of
 from placement_service.formulation.device_patterns import (
+    Listings,
     Situation,
     TooManyError,
     columns_of,
@@ -47,7 +48,42 @@ def test_small_shares_of_many_devices_are_not_tried(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Board, "gifts", tried)
     # 101 amounts may be left of each of four devices: 104 million states, at most 8 of them alike.
     with pytest.raises(TooManyError):
-        columns_of([situation((0, 0, 0, 0))], [share(10)])
+        columns_of([situation((0, 0, 0, 0))], [share(10)], Listings())
+
+
+class TestListings:
+    def test_what_took_too_many_steps_is_not_tried_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(device_patterns, "MOST_STEPS", 200)
+        board, other = situation((0, 0, 0, 0)), situation((0, 0, 0, 900))
+        listings = Listings()
+        with pytest.raises(TooManyError):
+            columns_of([board], [share(300)], listings)
+        columns_of([other], [share(900)], listings)
+
+        def tried(*_: object) -> Iterator[object]:
+            raise AssertionError("a way to give devices was tried")
+
+        monkeypatch.setattr(Board, "gifts", tried)
+        with pytest.raises(TooManyError):
+            columns_of([other, board], [share(300)], listings)
+
+    def test_what_is_listed_for_one_question_serves_others(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        listings = Listings()
+        known = columns_of([situation((0, 0, 0, 0))], [share(300)], listings)
+
+        def tried(*_: object) -> Iterator[object]:
+            raise AssertionError("a way to give devices was tried")
+
+        monkeypatch.setattr(Board, "gifts", tried)
+        assert columns_of([situation((0, 0, 0, 0))], [share(300)], listings) == known
+
+    def test_nothing_is_listed_once_time_is_up(self) -> None:
+        with pytest.raises(TooManyError):
+            columns_of([situation((0, 0, 0, 0))], [share(300)], Listings(until=0.0))
 
 
 @pytest.mark.parametrize("steps", [20, 100, 400, 2000])
