@@ -55,6 +55,13 @@ def test_what_a_node_offers_rounds_down() -> None:
     )
 
 
+def test_a_node_that_allocates_no_pods_is_closed() -> None:
+    translation = translated(node("n1", allocatable={"cpu": "8", "pods": "0"}))
+    (only,) = translation.request.snapshot.nodes
+    assert (only.unschedulable, only.closed_because) == (True, "it allocates no pods")
+    assert "Node n1: is closed for new pods: it allocates no pods" in said(translation.warnings)
+
+
 @pytest.mark.parametrize(
     ("conditions", "ready"),
     [

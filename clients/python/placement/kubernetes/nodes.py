@@ -58,7 +58,7 @@ def read_nodes(
         bound = around.bound.get(one.name, ())
         node = _read_node(one, At(one.body, findings), bound, around, allocatable)
         problems += [one.problem(*finding) for finding in findings]
-        reason = _uncountable(bound, node.compute_domain)
+        reason = _uncountable(bound, node.compute_domain) or node.closed_because
         if reason:
             node.unschedulable = True
             node.closed_because = reason[:_LONGEST_REASON]
@@ -94,6 +94,8 @@ def _read_node(
         partition_policy=board.policy,
         compute_domain=domains[0] if domains else "",
         compute_domain_pods=len(domains),
+        # On the wire a number of zero is one that was not given, which allows 110 pods.
+        closed_because="it allocates no pods" if amounts.get("pods") == 0 else "",
     )
 
 
