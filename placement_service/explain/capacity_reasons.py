@@ -371,6 +371,7 @@ class Shortfalls:
         room = np.bincount(where, row[inside], len(pairs)).astype(np.int64)
         region = pairs // max(1, low_count)
         pin = part.scope.pin if part.scope is not None else -1
+        bare = np.bincount(where, headroom.row(kind, bare=True)[inside], len(pairs))
         for size in sorted(set(sizes), reverse=True):
             large = sorted((s for s in sizes if s >= size), reverse=True)
             holds = np.bincount(region, room // size, count).astype(np.int64)
@@ -387,12 +388,19 @@ class Shortfalls:
                 f"{most}{fitting} of {len(large)} parts of "
                 f"{same}{words.pods(size)}{self.say.of_what(needs)} that need one {word} each"
             )
+            code = ReasonCode.NO_COMBINATION if level == CLUSTER else _CAPACITY[True, pin >= 0]
+            holds = np.bincount(region, bare // size, count)
+            there = pin if pin >= 0 else int(np.argmax(holds))
+            if holds[there] >= len(large):
+                rules = self.kinds.rules_of([kind])
+                code = words.code_of(rules)
+                text += f" under {words.listed(rules)}; resources alone would do"
+                text += "" if level == CLUSTER else f" in {self.say.place(level, there)}"
             keys = [self.problem.levels[narrow].key]
             if level != CLUSTER:
                 keys.append(self.problem.levels[level].key)
                 if pin < 0 and count > 1:
                     text += f"; no other {self.say.level(level)} has more"
-            code = ReasonCode.NO_COMBINATION if level == CLUSTER else _CAPACITY[True, pin >= 0]
             shown, domain = level, best
             if level == CLUSTER:
                 # Where the next part nearly fits, after those that fit.
@@ -402,10 +410,13 @@ class Shortfalls:
                     most = "" if headroom.exact(needs) else "at most "
                     text += f"; after those {self.say.place(narrow, domain)} has most left, for "
                     text += f"{most}{int(rest.max())} of {size}"
-            text += f" ({words.required(keys)})"
+            text += f" ({words.required(keys)})."
+            if closed := self.say.closed(needs, of == best):
+                at = "" if level == CLUSTER else f" in {self.say.place(level, best)}"
+                text += f" Closed{at}: {closed}."
             reason = Reason(
                 code,
-                f"{text}.",
+                text,
                 level=self.problem.levels[shown].key,
                 domain=self.problem.levels[shown].values[domain],
                 asked=sum(large),

@@ -48,6 +48,8 @@ class CapacityWords:
             options = list(dict.fromkeys(short[k.number] or "nothing" for k, _ in need.kinds))
             text = " or ".join(options)
             counts[text] = counts.get(text, 0) + need.missing
+        if len(counts) == 1:
+            return f" of {text}"
         return f" ({words.listed([f'{n} of {text}' for text, n in counts.items()])})"
 
     def subject(self, gang: Gang, needs: Sequence[Need]) -> str:

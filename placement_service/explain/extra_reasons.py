@@ -96,13 +96,13 @@ class Extras:
         text = f"{_head(total)}: {'; '.join(part.message for part in parts)}"
         if found >= total and self._extra_is_proven:
             # Counting does not tell why, but a plan with one more would have been better.
-            ruled = any(
-                self._shortfalls.kinds.has_rules(self._shortfalls.kinds.kind(gang, demand_of[key]))
-                for key in waiting
-            )
-            code = ReasonCode.POD_RULES if ruled else ReasonCode.NO_COMBINATION
+            kinds = self._shortfalls.kinds
+            rules = kinds.rules_of(kinds.kind(gang, demand_of[key]) for key in waiting)
+            code = words.code_of(rules) if rules else ReasonCode.NO_COMBINATION
             found = 0
             text += " by counting; it is proven that no plan as good has more extras"
+            if rules:
+                text += f" under {words.listed(rules)}"
         elif found >= total:
             code = ReasonCode.NOT_SEARCHED
             them = "it was" if total == 1 else "they were"

@@ -91,7 +91,7 @@ def test_extras_that_counting_would_let_in_are_proven_out() -> None:
     assert only(scenario) == Reason(
         Code.POD_RULES,
         "1 extra pod waits: the cluster has room for at most 1 of 1 more pod of 1 nvidia.com/gpu "
-        "by counting; it is proven that no plan as good has more extras.",
+        "by counting; it is proven that no plan as good has more extras under spread over rack.",
         asked=1,
         state=State.AFTER_PLAN,
     )

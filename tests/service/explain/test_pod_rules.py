@@ -57,6 +57,36 @@ def test_pods_that_avoid_each_other_over_several_nodes_are_counted_at_most() -> 
     )
 
 
+def test_rules_and_closed_nodes_that_leave_too_few_racks_are_named() -> None:
+    # Racks r1 and r2 would hold two pods each, but a pod on x1 keeps all others away.
+    scenario = Scenario("b1/r1: x1=8 x2=8 | b1/r2: x3=8 x4=8 | b1/r3: x5=8 | b1/r4: x6=8")
+    scenario = scenario.node("x5", cordoned=True).runs("guard", "x1", away=[near("host")])
+    parts = [Group(name, pods=2, gpus=8, pack="rack") for name in ("one", "two")]
+    parts_of = "1 of 2 parts of 2 pods of 8 nvidia.com/gpu that need one rack each"
+    rule = "under anti-affinity of other pods"
+    inside = only(scenario.gang("a", *parts, pack="block"))
+    loose = only(scenario.gang("a", *parts))
+    assert inside.code is loose.code is Code.POD_RULES
+    assert inside.message == (
+        f"block b1 has room for {parts_of} {rule}; resources alone would do in block b1 "
+        "(required levels rack and block). Closed in block b1: 1 of 6 nodes: cordoned."
+    )
+    assert loose.message == (
+        f"the cluster has room for {parts_of} {rule}; resources alone would do; after those "
+        "rack r1 has most left, for 1 of 2 (required level rack). Closed: 1 of 6 nodes: cordoned."
+    )
+
+
+def test_groups_whose_pods_ask_for_the_same_are_counted_as_one_kind() -> None:
+    near_x = (near("rack", app="x"),)
+    groups = [Group("one", pods=2, gpus=8, near=near_x), Group("two", pods=2, gpus=8)]
+    scenario = Scenario("r1: x1=8 x2=8 x3=8").runs("x", "x1", app="x")
+    assert only(scenario.gang("a", *groups)).message == (
+        "the cluster has room for at most 3 of 4 pods of 8 nvidia.com/gpu; free is 24 of 32 "
+        "nvidia.com/gpu."
+    )
+
+
 def test_running_pods_keep_the_pods_away_from_every_node() -> None:
     scenario = (
         Scenario("r1: x1=8 x2=8")
