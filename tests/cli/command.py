@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import placement
@@ -21,9 +22,11 @@ def environment() -> dict[str, str]:
     return {**inherited, "PYTHONPATH": path}
 
 
-def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, stdin: str = "", command: Sequence[str] = COMMAND
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments],
+        [*command, *arguments],
         input=stdin,
         capture_output=True,
         text=True,

@@ -11,8 +11,9 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,12 @@ from placement.testing import ScriptedServer, scripted_server, serve
 from tests.certificates import issue
 from tests.cli.command import environment, run
 from tests.cli.foreground import IN_THE_FOREGROUND
+from tests.cli.warm import warm
 from tests.ports import reserve
 from tests.waiting import LONG
+
+#: Calls the command with arguments and standard input.
+Call = Callable[..., subprocess.CompletedProcess[str]]
 
 #: What an interrupt leaves when nothing was asked yet.
 NO_ANSWER = b"placementctl: interrupted; there is no answer\n"
@@ -96,6 +101,13 @@ def cluster(tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.fixture(scope="module")
+def call() -> Iterator[Call]:
+    """`run` of a command that is loaded already."""
+    with warm() as command:
+        yield partial(run, command=command)
+
+
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
     with scripted_server(lambda _: [v1.Progress(phase="greedy"), an_answer()]) as scripted:
@@ -128,9 +140,9 @@ def test_a_service_behind_tls_is_asked_by_those_with_a_certificate(
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_standard_output_holds_the_answer_alone(
-    cluster: str, server: ScriptedServer, output: str
+    call: Call, cluster: str, server: ScriptedServer, output: str
 ) -> None:
-    done = run("plan", "-f", cluster, "--server", server.address, "-o", output)
+    done = call("plan", "-f", cluster, "--server", server.address, "-o", output)
     assert (done.returncode, done.stderr) == (0, "")
     answer: dict[str, Any] = (
         json.loads(done.stdout) if output == "json" else yaml.safe_load(done.stdout)
@@ -164,8 +176,8 @@ def test_a_poor_encoding_spoils_the_drawing_but_no_data(
     assert '<td class="n">–</td>' in page.stdout
 
 
-def test_html_is_a_page(cluster: str, server: ScriptedServer) -> None:
-    done = run("plan", "-f", cluster, "--server", server.address, "-o", "html")
+def test_html_is_a_page(call: Call, cluster: str, server: ScriptedServer) -> None:
+    done = call("plan", "-f", cluster, "--server", server.address, "-o", "html")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("<!DOCTYPE html>")
 
@@ -177,22 +189,24 @@ def test_standard_input_is_read_for_a_dash(server: ScriptedServer) -> None:
 
 
 def test_time_limit_and_policy_reach_the_service(
-    cluster: str, server: ScriptedServer, tmp_path: Path
+    call: Call, cluster: str, server: ScriptedServer, tmp_path: Path
 ) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("deterministic: true\n")
     options = ["--time-limit", "1m30s", "--policy", str(policy), "--server", server.address]
-    assert run("plan", "-f", cluster, *options).returncode == 0
-    [call] = server.calls
-    assert call.request.time_limit.ToMilliseconds() == 90_000
-    assert call.request.policy == v1.Policy(deterministic=True)
-    assert call.timeout is not None
-    assert call.timeout > 90
+    assert call("plan", "-f", cluster, *options).returncode == 0
+    [asked] = server.calls
+    assert asked.request.time_limit.ToMilliseconds() == 90_000
+    assert asked.request.policy == v1.Policy(deterministic=True)
+    assert asked.timeout is not None
+    assert asked.timeout > 90
 
 
-def test_unknown_kinds_are_named_and_skipped(server: ScriptedServer) -> None:
+def test_unknown_kinds_are_named_and_skipped(call: Call, server: ScriptedServer) -> None:
     service = "\n---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
-    done = run("plan", "-f", "-", "--server", server.address, "-o", "json", stdin=CLUSTER + service)
+    done = call(
+        "plan", "-f", "-", "--server", server.address, "-o", "json", stdin=CLUSTER + service
+    )
     assert done.returncode == 0
     assert json.loads(done.stdout)["bindings"]
     assert done.stderr.startswith("placementctl: warning: ")
@@ -208,14 +222,14 @@ def test_without_a_server_the_command_has_its_own(cluster: str) -> None:
 # --- problems ---------------------------------------------------------------------------------
 
 
-def test_every_problem_is_told_with_file_object_and_field(tmp_path: Path) -> None:
+def test_every_problem_is_told_with_file_object_and_field(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text(
         CLUSTER.replace("cpu: '8'", "cpu: eight").replace("minReplicas: 1", "minReplicas: -1")
     )
     policy = tmp_path / "policy.yaml"
     policy.write_text("gpus: 3\n")
-    done = run("plan", "-f", str(file), "--policy", str(policy))
+    done = call("plan", "-f", str(file), "--policy", str(policy))
     assert (done.returncode, done.stdout) == (2, "")
     told = done.stderr.splitlines()
     assert len(told) == 3
@@ -225,8 +239,8 @@ def test_every_problem_is_told_with_file_object_and_field(tmp_path: Path) -> Non
     assert any("PodGang ml/a: spec.podgroups[0].minReplicas" in line for line in told)
 
 
-def test_a_file_that_is_not_there_is_wrong_input() -> None:
-    done = run("plan", "-f", "/does/not/exist.yaml")
+def test_a_file_that_is_not_there_is_wrong_input(call: Call) -> None:
+    done = call("plan", "-f", "/does/not/exist.yaml")
     assert (done.returncode, done.stdout) == (2, "")
     assert "/does/not/exist.yaml" in done.stderr
 
@@ -236,20 +250,20 @@ def test_wrong_arguments_have_the_status_of_wrong_input() -> None:
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_an_authority_that_is_not_there_is_wrong_input(cluster: str) -> None:
-    done = run("plan", "-f", cluster, "--server", "localhost:1", "--tls-ca", "/does/not/exist")
+def test_an_authority_that_is_not_there_is_wrong_input(call: Call, cluster: str) -> None:
+    done = call("plan", "-f", cluster, "--server", "localhost:1", "--tls-ca", "/does/not/exist")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "placementctl: /does/not/exist: cannot be read: No such file or directory\n"
     )
 
 
-def test_what_the_service_finds_wrong_is_wrong_input_too(cluster: str) -> None:
+def test_what_the_service_finds_wrong_is_wrong_input_too(call: Call, cluster: str) -> None:
     error = InvalidRequestError(
         "invalid", violations=[Violation("gangs[0].name", "is empty")], violation_count=3
     )
     with scripted_server([error]) as server:
-        done = run("plan", "-f", cluster, "--server", server.address)
+        done = call("plan", "-f", cluster, "--server", server.address)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
         "placementctl: request: gangs[0].name: is empty",
@@ -257,9 +271,9 @@ def test_what_the_service_finds_wrong_is_wrong_input_too(cluster: str) -> None:
     ]
 
 
-def test_a_service_that_gives_no_answer_has_status_3(cluster: str) -> None:
+def test_a_service_that_gives_no_answer_has_status_3(call: Call, cluster: str) -> None:
     with scripted_server([BusyError("17 requests wait")]) as server:
-        done = run("plan", "-f", cluster, "--server", server.address)
+        done = call("plan", "-f", cluster, "--server", server.address)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
         f"placementctl: the service at {server.address} could not answer: "
@@ -267,14 +281,14 @@ def test_a_service_that_gives_no_answer_has_status_3(cluster: str) -> None:
     )
 
 
-def test_a_stream_without_a_placement_has_status_3(cluster: str) -> None:
+def test_a_stream_without_a_placement_has_status_3(call: Call, cluster: str) -> None:
     with scripted_server([[v1.Progress(phase="greedy")]]) as server:
-        done = run("plan", "-f", cluster, "--server", server.address)
+        done = call("plan", "-f", cluster, "--server", server.address)
     assert (done.returncode, done.stdout) == (3, "")
 
 
-def test_a_service_that_is_not_there_has_status_3(cluster: str) -> None:
-    done = run("plan", "-f", cluster, "--server", f"127.0.0.1:{reserve()}")
+def test_a_service_that_is_not_there_has_status_3(call: Call, cluster: str) -> None:
+    done = call("plan", "-f", cluster, "--server", f"127.0.0.1:{reserve()}")
     assert (done.returncode, done.stdout) == (3, "")
     assert "unavailable" in done.stderr
 
@@ -361,14 +375,14 @@ def test_a_reader_that_has_enough_is_no_error(cluster: str, server: ScriptedServ
 
 
 def test_what_the_service_saved_is_neither_an_answer_nor_read_with_other_files(
-    cluster: str, tmp_path: Path
+    call: Call, cluster: str, tmp_path: Path
 ) -> None:
     saved = tmp_path / "saved.binpb"
     saved.write_bytes(b"\n\xc6\xff")
-    done = run("diff", str(saved), str(saved))
+    done = call("diff", str(saved), str(saved))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{saved}: is not an answer of `placementctl plan -o json`" in done.stderr
-    done = run("plan", "-f", cluster, str(saved))
+    done = call("plan", "-f", cluster, str(saved))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{saved}: is a saved request, which is read without other files" in done.stderr
 
@@ -376,10 +390,10 @@ def test_what_the_service_saved_is_neither_an_answer_nor_read_with_other_files(
 # --- expand -----------------------------------------------------------------------------------
 
 
-def test_expand_prints_what_grove_would_create(tmp_path: Path) -> None:
+def test_expand_prints_what_grove_would_create(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "set.yaml"
     file.write_text(SET)
-    done = run("expand", "-f", str(file))
+    done = call("expand", "-f", str(file))
     assert done.returncode == 0
     made = [(o["kind"], o["metadata"]["name"]) for o in yaml.safe_load_all(done.stdout)]
     assert made == [
@@ -390,24 +404,26 @@ def test_expand_prints_what_grove_would_create(tmp_path: Path) -> None:
     assert "&id" not in done.stdout
 
 
-def test_what_expand_prints_can_be_planned(cluster: str, server: ScriptedServer) -> None:
-    expanded = run("expand", "-f", "-", stdin=SET).stdout
-    done = run("plan", "-f", cluster, "-", "--server", server.address, stdin=expanded)
+def test_what_expand_prints_can_be_planned(
+    call: Call, cluster: str, server: ScriptedServer
+) -> None:
+    expanded = call("expand", "-f", "-", stdin=SET).stdout
+    done = call("plan", "-f", cluster, "-", "--server", server.address, stdin=expanded)
     assert done.returncode == 0
     gangs = [g.name.rsplit("/", 1)[1] for g in server.calls[0].request.gangs]
     assert sorted(gangs) == ["a", "serve-0"]
 
 
-def test_expand_tells_every_problem(tmp_path: Path) -> None:
+def test_expand_tells_every_problem(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "set.yaml"
     file.write_text(SET.replace("replicas: 1", "replicas: -1"))
-    done = run("expand", "-f", str(file))
+    done = call("expand", "-f", str(file))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{file}: PodCliqueSet ml/serve: spec.replicas" in done.stderr
 
 
-def test_expand_says_when_there_is_nothing_to_expand(cluster: str) -> None:
-    done = run("expand", "-f", cluster)
+def test_expand_says_when_there_is_nothing_to_expand(call: Call, cluster: str) -> None:
+    done = call("expand", "-f", cluster)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "placementctl: warning: there is no PodCliqueSet to expand\n"
 

@@ -6,12 +6,13 @@ import tempfile
 from pathlib import Path
 
 from placement.testing import serve
+from tests.cli.warm import warm
 from tests.docs.documents import GUIDES, Runner, derived, is_other
 
 
 def main() -> None:
-    with serve() as address, tempfile.TemporaryDirectory() as folder:
-        runner = Runner(address, Path(folder))
+    with serve() as address, warm() as command, tempfile.TemporaryDirectory() as folder:
+        runner = Runner(address, Path(folder), command)
         for file in GUIDES:
             lines = file.read_text().splitlines()
             # From the end, so that earlier line numbers stay right.

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -117,9 +118,9 @@ def derived(file: Path) -> Iterator[tuple[Block | None, Block]]:
 class Runner:
     """Does what blocks say, in the root of the repository, against a running server."""
 
-    def __init__(self, address: str, folder: Path) -> None:
+    def __init__(self, address: str, folder: Path, placementctl: Sequence[str]) -> None:
         """`folder` gets the commands that an installation would put on the path, and stands in
-        for ``/tmp``, which others may use at the same time."""
+        for ``/tmp``, which others may use at the same time. `placementctl` starts the command."""
         self.address = address
         self._scratch = f"{folder}/placement-"
         self._environment = {
@@ -127,12 +128,9 @@ class Runner:
             "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         }
-        for name, module, before in (
-            ("placementctl", "placement.cli.main", PLAN_LIMIT),
-            ("placement-service", "placement_service", ":"),
-        ):
-            _executable(folder / name, f'{before}\nexec "{sys.executable}" -m {module} "$@"')
-        _executable(folder / "python", f'exec "{sys.executable}" "$@"')
+        _executable(folder / "placementctl", f'{PLAN_LIMIT}\nexec {shlex.join(placementctl)} "$@"')
+        for name, options in (("placement-service", "-m placement_service"), ("python", "")):
+            _executable(folder / name, f'exec "{sys.executable}" {options} "$@"')
 
     def run(self, block: Block) -> None:
         """Do what a block says, without waiting for the best answers."""

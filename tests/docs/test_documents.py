@@ -24,6 +24,7 @@ from placement.testing import serve
 from placement.v1 import ComputePlacementRequest, ErrorReason, ReasonCode
 from placement_service.api.metrics import Metrics as ServiceMetrics
 from placement_service.api.settings import Settings
+from tests.cli.warm import warm
 from tests.docs.documents import (
     DOCUMENTS,
     GUIDES,
@@ -46,8 +47,8 @@ RUNNABLE = [b for b in BLOCKS if b.is_runnable and b not in [source for source, 
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    with serve(default_time_limit=LONG) as address:
-        yield Runner(address, tmp_path_factory.mktemp("bin"))
+    with serve(default_time_limit=LONG) as address, warm() as command:
+        yield Runner(address, tmp_path_factory.mktemp("bin"), command)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
