@@ -144,25 +144,28 @@ class Realisation:
             if pieces:
                 yield pieces
         for i, requirement in enumerate(gang.requirements):
-            if i not in bound:
-                for piece in self._pieces(gang, [i], -1):
-                    shape = self.configurations.kinds[piece.kind].shape
-                    one = self.configurations.kind_of(shape, 1)
-                    for _ in range(requirement.missing):
-                        yield [Piece(one, (RequirementUnits(i, 1),), -1)]
+            shape = self._shape(gang, i)
+            if i not in bound and shape >= 0:
+                one = self.configurations.kind_of(shape, 1)
+                for _ in range(requirement.missing):
+                    yield [Piece(one, (RequirementUnits(i, 1),), -1)]
 
     def _pieces(self, gang: Gang, requirements: list[int], pin: int) -> list[Piece]:
         units: dict[int, list[RequirementUnits]] = {}
         for i in requirements:
-            q = gang.requirements[i]
-            classes = tuple(gang.demands[d].pod_class for d in q.demands)
-            shape = self.configurations.shape_of.get(classes, -1)
-            if shape >= 0 and q.missing:
-                units.setdefault(shape, []).append(RequirementUnits(i, q.missing))
+            shape, missing = self._shape(gang, i), gang.requirements[i].missing
+            if shape >= 0 and missing:
+                units.setdefault(shape, []).append(RequirementUnits(i, missing))
         return [
             Piece(self.configurations.kind_of(shape, sum(u.units for u in mine)), tuple(mine), pin)
             for shape, mine in units.items()
         ]
+
+    def _shape(self, gang: Gang, requirement: int) -> int:
+        """The shape of the units of a requirement, -1 where they are not counted."""
+        demands = gang.requirements[requirement].demands
+        classes = tuple(gang.demands[d].pod_class for d in demands)
+        return self.configurations.shape_of.get(classes, -1)
 
     # --- gangs to places ------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge.verify import verify
 from placement_service.search import engine
+from placement_service.search.configuration_plan import Realisation
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.incumbent import State
 from placement_service.search.loose_stage import settle_loose
@@ -43,6 +45,19 @@ def test_unlike_racks_are_filled_to_a_bound_that_rows_do_not_reach() -> None:
     assert state.bounds[0] - state.worth.values[0] <= 0.01 * state.bounds[0]
     bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
     assert verify(snapshot, POLICY, bindings) == ()
+
+
+def test_a_gang_is_cut_into_the_parts_that_its_class_asks_for() -> None:
+    """Also units of several shapes that nothing binds, however many there are."""
+    snapshot = Instance("mix", {"blocks": 3, "gangs": 40, "unlike": 0.3}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    found = state.configurations
+    assert found is not None and len({kind.shape for kind in found.kinds}) > 1
+    realisation = Realisation(found)
+    for parts, mine in zip(found.parts, state.counting.classes, strict=True):
+        groups = realisation.groups(state.problem.gangs[mine.gangs[0]])
+        pieces = Counter(piece.kind for group in groups for piece in group)
+        assert pieces == {k: n for k, n in enumerate(parts.tolist()) if n}
 
 
 def test_where_cheap_configurations_lack_much_all_that_a_better_filling_may_use_are_tried() -> None:
