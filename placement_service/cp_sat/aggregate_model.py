@@ -13,8 +13,8 @@ describe, is much smaller, and does not distinguish gangs that are alike:
     empty[k, D]  parts of kind k without any unit, of what opened in domain D
     load[s, J]   units of pod class s on nodes of class J
 
-In order: the variables (`aggregate_variables`), the constraints (`aggregate_constraints`), cuts
-where they are asked for (`packing_cuts`), and here the goals.
+In order: the variables (`aggregate_variables`), the constraints (`aggregate_constraints`), and
+here the goals.
 
 It may count too little: a part that is split counts as using two domains, or as many as counting
 proves. Parts that fill a large share of a domain are distinguished, and count the domains that they
@@ -34,7 +34,6 @@ from placement_service.cp_sat.aggregate_variables import AggregateVariables
 from placement_service.cp_sat.aggregation import Aggregation
 from placement_service.cp_sat.disaggregation import Disaggregation
 from placement_service.cp_sat.domain_forest import Forest
-from placement_service.cp_sat.packing_cuts import PackingCuts
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Var, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints
@@ -71,16 +70,11 @@ class AggregateModel:
         self.kinds = self.variables.kinds
         self.cp = self.variables.cp
         self._filling = constrain(self.variables, counting)
-        self._cuts = PackingCuts(self.variables, counting)
 
     @property
     def size(self) -> int:
         """Number of variables."""
         return len(self.cp.proto.variables)
-
-    def tell_what_fits(self, deadline: float) -> None:
-        """Add cuts that say which parts fit into domains together, until the deadline."""
-        self._cuts.add(deadline)
 
     # --- goals ------------------------------------------------------------------------
 
@@ -172,7 +166,6 @@ class AggregateModel:
             add(p.units, q.units)
             add(p.parts, q.parts)
         self._filling.hint(start.on_node)
-        self._cuts.hint(have)
 
 
 def aggregate_size(problem: Problem, forest: Forest, gangs: Sequence[Gang]) -> int:

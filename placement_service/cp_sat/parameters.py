@@ -24,16 +24,6 @@ class ModelParameters:
 
     #: Up to so many parts of which no domain holds two are distinguished.
     large_parts: int = 60
-    #: Multisets of parts that are tried in domains to find out which fit together.
-    packing_trials: int = 60_000
-    #: How many of these CP-SAT may refute.
-    packing_proofs: int = 400
-    #: Effort of one refutation, in CP-SAT's deterministic time.
-    packing_effort: float = 0.02
-    #: Nodes of a domain up to which that is tried.
-    packing_nodes: int = 72
-    #: Maximal multisets of one domain: more are not worth their variables.
-    packing_multisets: int = 400
 
     #: Variables of the victim model for places of units that move and that nobody waiting asks for.
     moved_units: int = 12_000

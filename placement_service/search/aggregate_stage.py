@@ -7,8 +7,6 @@ so its bounds are bounds of the problem.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from placement_service.cp_sat.aggregate_model import AggregateModel, aggregate_size
@@ -23,18 +21,14 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend, keep
 
 
-def settle_aggregate(state: State, *, thorough: bool = False, most: int | None = None) -> None:
+def settle_aggregate(state: State, *, most: int | None = None) -> None:
     """Better plans and better bounds of all goals, where the problem is small enough.
 
-    `thorough` is for gangs or extras that are still open: it first finds out which parts
-    fit into which domains together, and then takes more time. `most` is another limit of variables.
+    `most` is another limit of variables.
     """
-    p = state.parameters
-    if most is None:
-        most = p.aggregate_thorough_variables if thorough else p.aggregate_variables
-    # The model only estimates what a split costs, so it is not used to settle topology.
-    if (state.packs if thorough else state.proven) or state.left <= 0:
+    if state.proven or state.left <= 0:
         return
+    most = state.parameters.aggregate_variables if most is None else most
     plain = {g.index for g in state.problem.gangs if is_plain(state.counting, state.forest, g)}
     gangs = [state.problem.gangs[i] for i in plain]
     if not gangs:
@@ -42,23 +36,19 @@ def settle_aggregate(state: State, *, thorough: bool = False, most: int | None =
     if aggregate_size(state.problem, state.forest, gangs) > most:
         return
     try:
-        descent = _Descent(state, plain, thorough, most)
+        descent = _Descent(state, plain, most)
     except TooManyVariables:
         return
-    if descent.proves or not thorough:
-        state.phase = "exact"
-        if thorough:
-            descent.model.tell_what_fits(time.monotonic() + descent.seconds)
-        descend(state.goals, descent.model, descent.settle)
+    state.phase = "exact"
+    descend(state.goals, descent.model, descent.settle)
 
 
 class _Descent:
     """Raises TooManyVariables where the model has more than `most`."""
 
-    def __init__(self, state: State, plain: set[GangIdx], thorough: bool, most: int) -> None:
+    def __init__(self, state: State, plain: set[GangIdx], most: int) -> None:
         self.state = state
         self.most = most
-        self.thorough = thorough
         self.problem = state.problem
         self.plain = plain
         self.fixed = {i: units for i, units in state.plan.items() if i not in plain}
@@ -88,7 +78,7 @@ class _Descent:
 
     def settle(self, i: int, terms: Terms[Var]) -> int | None:
         state = self.state
-        if not self.thorough and not state.goals[i].tier.minimize and not state.reaches(i):
+        if not state.goals[i].tier.minimize and not state.reaches(i):
             self._reach(i)
         if not state.reaches(i):
             bound = self._best(i, terms)
@@ -124,13 +114,12 @@ class _Descent:
         if state.left <= 0:
             return None
         maximize = not state.goals[i].tier.minimize
-        effort = p.aggregate_effort
-        if self.thorough:
-            effort = (
-                p.aggregate_thorough_effort if maximize else p.aggregate_thorough_packing_effort
-            )
         answer = self.model.solve(
-            terms, maximize=maximize, hint=state.plan, seconds=self.seconds, effort=effort
+            terms,
+            maximize=maximize,
+            hint=state.plan,
+            seconds=self.seconds,
+            effort=p.aggregate_effort,
         )
         if answer.plan is not None:
             state.accept({**self.fixed, **answer.plan})

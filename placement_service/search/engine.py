@@ -19,8 +19,7 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
 7. Aggregate: units on nodes without domains first (where no gang requires a domain, that comes
    after decoding, where hardly any names one before it, and where nodes hold pods of sizes that
    are no multiples of each other after counting); then the model that counts alike
-   parts of gangs together settles goal after goal where it is small enough; where it is very
-   small a second time, after finding out which parts fit into which domains together. Where it is
+   parts of gangs together settles goal after goal where it is small enough. Where it is
    tiny it comes after counting, and where it is small before blocks are filled.
 8. Improve: both models settle neighbourhoods, one after another.
 9. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
@@ -274,7 +273,6 @@ def _improve(state: State) -> None:
     with stage(Stage.AGGREGATE):
         settle_loose(state)
         settle_aggregate(state)
-        settle_aggregate(state, thorough=True)
     improver = Improver(state)
     with stage(Stage.IMPROVE):
         improver.begin()

@@ -210,14 +210,8 @@ class SearchParameters:
     #: model is so small, it takes less time than either.
     aggregate_first_variables: int = 100
     aggregate_early_variables: int = 300
-    #: The same for the thorough try, which first finds out which parts fit together.
-    aggregate_thorough_variables: int = 3_000
     #: Effort for each goal of the aggregate model.
     aggregate_effort: float = 0.5
-    #: The same in the thorough try, for goals of what gets room.
-    aggregate_thorough_effort: float = 5.0
-    #: The same for goals of where it lies.
-    aggregate_thorough_packing_effort: float = 2.0
 
     #: Variables up to which the aggregate model without domains is tried.
     loose_variables: int = 12_000

@@ -33,7 +33,6 @@ WAYS: Mapping[str, SearchParameters] = {
         aggregate_variables=0,
         aggregate_first_variables=0,
         aggregate_early_variables=0,
-        aggregate_thorough_variables=0,
         loose_variables=0,
     ),
     "no exact model": replace(

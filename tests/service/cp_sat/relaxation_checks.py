@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import replace
 
@@ -35,7 +34,6 @@ from placement_service.search import master_stage
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.configuration_stage import Configuring, settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
-from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend, keep
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.place_stage import count_places
@@ -209,9 +207,6 @@ def the_pooled_model_admits_it(case: Case, met: Met) -> None:
         return
     model = counted_as_good(case, plain)
     fixed = case.without(plain)
-    size = model.size
-    model.tell_what_fits(deadline=math.inf)
-    met["what fits together"] += model.size > size
     answer = solved(model.solve([], maximize=True, hint=None, seconds=60, effort=EFFORT))
     if answer is not None:
         case.keeps_the_rules({**fixed, **answer})
@@ -336,17 +331,12 @@ def no_stage_claims_anything_against_it(case: Case, met: Met) -> None:
     met["not proven"] += not state.proven
 
 
-def thoroughly(state: State) -> None:
-    settle_aggregate(state, thorough=True)
-
-
 STAGES = (
     master_stage.count,
     count_places,
     settle_configurations,
     settle_loose,
     settle_aggregate,
-    thoroughly,
     settle_exact,
     count_places,
 )

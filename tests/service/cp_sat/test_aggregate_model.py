@@ -278,10 +278,6 @@ def no_longer_set_apart(snapshot: Snapshot) -> Snapshot:
 calm = Taste(nodes=4, pods=5, rules=0, running=0.05, host=0.05)
 
 
-def thoroughly(state: State) -> None:
-    settle_aggregate(state, thorough=True)
-
-
 def begin_to_improve(state: State) -> None:
     Improver(state).begin()
 
@@ -290,14 +286,7 @@ def begin_to_improve(state: State) -> None:
     st.one_of(
         snapshots(TINY, PACKING_ONLY), questions(calm), questions(replace(calm, sets=1, scopes=0.2))
     ).map(no_longer_set_apart),
-    st.sampled_from(
-        [
-            (settle_aggregate,),
-            (settle_aggregate, begin_to_improve),
-            (thoroughly,),
-            (settle_aggregate, thoroughly),
-        ]
-    ),
+    st.sampled_from([(settle_aggregate,), (settle_aggregate, begin_to_improve)]),
 )
 def test_what_the_aggregate_model_claims_alone_is_never_refuted(
     snapshot: Snapshot, stages: tuple[Stage, ...]

@@ -73,7 +73,7 @@ AIMS = (
     Aim(
         "parts",
         replace(CALM, scopes=0.9, elastic=0.6),
-        ("whole or apart", "parts in parts", "gangs alike", "what fits together", "tight place"),
+        ("whole or apart", "parts in parts", "gangs alike", "tight place"),
     ),
     Aim(
         "running",
@@ -115,8 +115,6 @@ AIMS = (
         replace(
             HASTY,
             aggregate_effort=0.0,
-            aggregate_thorough_effort=0.0,
-            aggregate_thorough_packing_effort=0.0,
             exact_effort=0.0,
             exact_hard_effort=0.0,
             counting=CountingParameters(node_sets=2, references=2, roundings=1),
@@ -124,8 +122,6 @@ AIMS = (
                 master_patterns=3,
                 node_patterns=1,
                 large_parts=2,
-                packing_trials=100,
-                packing_proofs=4,
             ),
         ),
     ),

@@ -52,7 +52,8 @@ def test_a_gang_is_cut_into_the_parts_that_its_class_asks_for() -> None:
     snapshot = Instance("mix", {"blocks": 3, "gangs": 40, "unlike": 0.3}).snapshot()
     state = begun(formulate(snapshot, POLICY))
     found = state.configurations
-    assert found is not None and len({kind.shape for kind in found.kinds}) > 1
+    assert found is not None
+    assert len({kind.shape for kind in found.kinds}) > 1
     realisation = Realisation(found)
     for parts, mine in zip(found.parts, state.counting.classes, strict=True):
         groups = realisation.groups(state.problem.gangs[mine.gangs[0]])
