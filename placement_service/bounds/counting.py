@@ -25,8 +25,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.bounds.gang_classes import Content, GangClass, Parts, PartTimes, UnitsOf
-from placement_service.bounds.roomiest import largest_sums, places_needed
+from placement_service.bounds.gang_classes import (
+    Content,
+    GangClass,
+    Parts,
+    PartTimes,
+    UnitsOf,
+    is_whole,
+    least_of,
+)
+from placement_service.bounds.roomiest import largest_sums, places_needed, sums_by_place
 from placement_service.bounds.ways_to_count import (
     COUNTING_DEFAULTS,
     CountingParameters,
@@ -36,7 +44,6 @@ from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import NO_GANG, GangIdx
 from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Scope
-from placement_service.formulation.rules.queues import QueueRow
 from placement_service.heuristic.domain_facts import Topology
 
 
@@ -97,7 +104,8 @@ class Counting:
         self._first: dict[Gang, Gang] = {}
         self._first_that_asks: dict[Hashable, Gang] = {}
         self._domains: dict[tuple[Content, int], Bools] = {}
-        self._rooms: dict[tuple[int, bytes], Ints] = {}
+        #: Places of a level that offer anything, each way [K].
+        self._places_used: dict[int, Ints] = {}
         #: `fewest_places` of what gangs ask for in common.
         self.known_places: dict[tuple[Hashable, ...], int] = {}
         self._rounded_most: dict[tuple[int, int, bytes], Ints] = {}
@@ -130,8 +138,7 @@ class Counting:
         if level not in self._offers:
             place = self.problem.levels[level].place_of
             count = int(place.max(initial=-1)) + 1
-            sums = [np.bincount(place, row, count) for row in self.room]
-            self._offers[level] = np.array(sums, dtype=np.int64).reshape(len(sums), count)
+            self._offers[level] = sums_by_place(self.room, place, count)
         return self._offers[level]
 
     # --- what must stay together --------------------------------------------
@@ -248,20 +255,13 @@ class Counting:
             for c, gang in enumerate(self.classes):
                 if r in gang.queue_rows:
                     weight[c] = sum(
-                        times * self.least(row, content) for content, times in gang.parts[0]
+                        times * least_of(row, content) for content, times in gang.parts[0]
                     )
                     extra[c] = min(
-                        (self.least(row, (UnitsOf(each.pod_classes, 1),)) for each in gang.extras),
+                        (least_of(row, (UnitsOf(each.pod_classes, 1),)) for each in gang.extras),
                         default=0,
                     )
             yield _Rows(weight[None], extra[None], np.array([row.capacity]))
-
-    @staticmethod
-    def least(row: QueueRow, content: Content) -> int:
-        """The least that content can take of a queue."""
-        return sum(
-            count * min(int(row.weight[c]) for c in pod_classes) for pod_classes, count in content
-        )
 
     def _all_rows(self) -> Iterator[_Rows]:
         yield from self._queue_rows()
@@ -273,6 +273,8 @@ class Counting:
                 for c in self.classes
             ]
         )
+        gangs = np.array([len(c.gangs) for c in self.classes], dtype=np.int64)
+        every_extra = (gangs * [sum(k for _, k in c.extras) for c in self.classes]) @ per_extra
         for i, level in enumerate(self.levels):
             offers = self.offers(level)
             parts = [(c, *part) for c, gang in enumerate(self.classes) for part in gang.parts[i]]
@@ -281,7 +283,10 @@ class Counting:
             owner, begin = np.unique([c for c, _, _ in parts], return_index=True)
             times = np.array([n for _, _, n in parts], dtype=np.int64)
             weights = np.array([self.weigh(content) for _, content, _ in parts])
-            for k in range(len(self.units)):
+            asked = (times * gangs[[c for c, _, _ in parts]]) @ weights + every_extra
+            largest = np.maximum(weights.max(axis=0) * (level >= 0), 1)
+            # Other ways have room for all, however it is rounded.
+            for k in np.flatnonzero(asked > self._whatever_is_rounded(level, largest)):
                 sizes = np.unique(weights[:, k])[::-1]
                 # On single nodes a rounding is just another reference.
                 large = sizes[sizes > 1][: self.parameters.roundings] if level >= 0 else sizes[:0]
@@ -296,7 +301,7 @@ class Counting:
         """False only if the gang cannot be placed on the snapshot even alone."""
         for r in gang.queue_rows:
             row = self.problem.queue_rows[r]
-            least = sum(times * self.least(row, c) for c, times in self.parts(gang, -1))
+            least = sum(times * least_of(row, c) for c, times in self.parts(gang, -1))
             if least > row.capacity:
                 return False
         for scope in gang.scopes:
@@ -307,10 +312,8 @@ class Counting:
             (self.weigh(content) * times for content, times in self.parts(gang, -1)),
             np.zeros(len(self.units), dtype=np.int64),
         )
-        if (whole > self.total).any():
-            return False
-        return not any(
-            (need > self._rounded(level, t)).any()
+        return not (whole > self.total).any() and not any(
+            self._is_more(need, level, t)
             for level in self.levels[1:]
             for t, need in self._rounded_needs(gang, level)
         )
@@ -330,12 +333,20 @@ class Counting:
             )
         return self._rounded_parts[parts]
 
-    def _rounded(self, level: int, t: Ints) -> Ints:
-        """Room for parts of t, in all domains of a level together [K]."""
-        key = (level, t.tobytes())
-        if key not in self._rooms:
-            self._rooms[key] = (self.offers(level) // t[:, None]).sum(axis=1)
-        return self._rooms[key]
+    def _is_more(self, need: Ints, level: int, t: Ints) -> bool:
+        """Whether all domains of a level together lack room for so many parts of t, any way."""
+        ways = np.flatnonzero(need * t > self._whatever_is_rounded(level, t))
+        rooms = (self.offers(level)[ways] // t[ways, None]).sum(axis=1)
+        return bool((need[ways] > rooms).any())
+
+    def _whatever_is_rounded(self, level: int, t: Ints) -> Ints:
+        """At least so much is left when the room of each place of a level is rounded down to parts
+        of t [K]; mostly that is enough.
+        """
+        if level not in self._places_used:
+            self._places_used[level] = np.count_nonzero(self.offers(level), axis=1)
+        left: Ints = self.total - self._places_used[level] * (t - 1)
+        return left
 
     def domains_for(self, gang: Gang, scope: Scope) -> Bools:
         """Domains [D] of a scope's required level that counting does not rule out."""
@@ -403,9 +414,8 @@ class Counting:
             place = np.zeros(int(inner.max(initial=-1)) + 1, dtype=np.int64)
             place[inner] = outer
             room = self.offers(level) // t[:, None]
-            sums = np.zeros((int(outer.max(initial=-1)) + 1, len(room)), dtype=np.int64)
-            np.add.at(sums, place, room.T)
-            self._rounded_most[key] = largest_sums(sums.T)
+            sums = sums_by_place(room, place, int(outer.max(initial=-1)) + 1)
+            self._rounded_most[key] = largest_sums(sums)
         return self._rounded_most[key]
 
     def least_beyond(self, gang: Gang) -> int:
@@ -438,9 +448,3 @@ class Counting:
                 if q.missing
             }
         return self._needed[gang]
-
-
-def is_whole(gang: Gang, scope: Scope) -> bool:
-    """Whether all that a gang needs is in a scope, and nothing of it runs."""
-    needs = {d for q in gang.requirements if q.missing for d in q.demands}
-    return not (gang.home or scope.running) and needs.issubset(scope.demands)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement_service.formulation.indices import ClassIdx, GangIdx
-from placement_service.formulation.problem import Precedence
+from placement_service.formulation.problem import Gang, Precedence, Scope
+from placement_service.formulation.rules.queues import QueueRow
 
 
 class UnitsOf(NamedTuple):
@@ -44,3 +45,16 @@ class GangClass:
     queue_rows: tuple[int, ...]
     beyond: int
     precedence: Precedence
+
+
+def is_whole(gang: Gang, scope: Scope) -> bool:
+    """Whether all that a gang needs is in a scope, and nothing of it runs."""
+    needs = {d for q in gang.requirements if q.missing for d in q.demands}
+    return not (gang.home or scope.running) and needs.issubset(scope.demands)
+
+
+def least_of(row: QueueRow, content: Content) -> int:
+    """The least that content can take of a queue."""
+    return sum(
+        count * min(int(row.weight[c]) for c in pod_classes) for pod_classes, count in content
+    )

@@ -20,7 +20,8 @@ from math import gcd
 
 import numpy as np
 
-from placement_service.bounds.counting import Counting, is_whole
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.gang_classes import is_whole
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.problem import Gang
 

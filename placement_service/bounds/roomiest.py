@@ -16,3 +16,9 @@ def places_needed(need: Ints, most: Ints) -> int:
 def largest_sums(offers: Ints) -> Ints:
     """The most that one, two, three ... places offer together [K, P]."""
     return np.cumsum(np.sort(offers, axis=1)[:, ::-1], axis=1)
+
+
+def sums_by_place(rows: Ints, place: Ints, count: int) -> Ints:
+    """What each row has by place [K, count]."""
+    sums = [np.bincount(place, row, count) for row in rows]
+    return np.array(sums, dtype=np.int64).reshape(len(sums), count)

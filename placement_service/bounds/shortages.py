@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement_service.bounds.counting import Counting
-from placement_service.bounds.gang_classes import Content
+from placement_service.bounds.gang_classes import Content, least_of
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.problem import Gang
 
@@ -53,7 +53,7 @@ def queues_allow(counting: Counting, gangs: Sequence[Gang]) -> bool:
     """Whether the limits of queues let all of these gangs run, as far as counting says."""
     return all(
         sum(
-            times * counting.least(row, content)
+            times * least_of(row, content)
             for gang in gangs
             if r in gang.queue_rows
             for content, times in counting.parts(gang, -1)
