@@ -23,6 +23,7 @@ use one by one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -60,10 +61,11 @@ class AggregateModel:
         fixed: Plan,
         parameters: ModelParameters = MODEL_DEFAULTS,
         most_variables: int | None = None,
+        until: float = math.inf,
     ) -> None:
-        """Raises TooManyVariables, see `AggregateVariables`."""
+        """Raises TooManyVariables and OutOfTime, see `AggregateVariables`."""
         self.variables = AggregateVariables(
-            counting, forest, gangs, nodes, free, fixed, parameters, most_variables
+            counting, forest, gangs, nodes, free, fixed, parameters, most_variables, until
         )
         self.problem = counting.problem
         self.gangs = gangs

@@ -8,6 +8,7 @@ here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -90,8 +91,11 @@ class AggregateVariables:
         fixed: Plan,
         parameters: ModelParameters,
         most_variables: int | None = None,
+        until: float = math.inf,
     ) -> None:
-        """Raises TooManyVariables when there would be more than that."""
+        """Raises TooManyVariables when there would be more than that, OutOfTime where the nodes are
+        not classified by `until`.
+        """
         self.cp = cp_model.CpModel()
         self.problem = counting.problem
         self.forest = forest
@@ -111,6 +115,7 @@ class AggregateVariables:
             forest.levels,
             (),
             parameters,
+            until,
         )
         self._most_variables = most_variables
         # There may be as many classes as nodes, and building them takes seconds.

@@ -81,6 +81,7 @@ class ExactVariables:
             self._levels(),
             self._marks(),
             parameters,
+            until,
         )
         self.z = {g.index: self.cp.new_bool_var("") for g in self.gangs if g.pending}
         self.x: dict[UnitsAt, Var] = {}

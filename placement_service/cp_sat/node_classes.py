@@ -7,17 +7,23 @@ equally eligible, and the same multisets of units fit on them.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
 from placement_service.formulation.problem import Problem
 
 Pattern = tuple[int, ...]
+
+#: Steps of the enumeration between two checks of the clock.
+STEPS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,12 +62,13 @@ def classify(
     levels: Sequence[int],
     marks: Sequence[Bools],
     parameters: ModelParameters = MODEL_DEFAULTS,
+    until: float = math.inf,
 ) -> tuple[NodeClass, ...]:
     """Classes of some nodes for units of some pod classes.
 
     `demand[k]` is how many units of the k-th pod class there are at all, `levels` are those whose
     places matter, `marks` further masks [N] that distinguish nodes. Nodes on which nothing fits are
-    left out.
+    left out. Raises OutOfTime where that is not known by `until`.
     """
     rows = np.array(pod_classes, dtype=np.int64)
     used = np.flatnonzero(problem.request[rows].any(axis=0))
@@ -114,6 +121,7 @@ def classify(
                     able,
                     highest[key],
                     parameters.steps_per_pattern * highest[key],
+                    until,
                 ),
                 tuple(caps),
             )
@@ -143,9 +151,14 @@ def _worth_while(count: int, parameters: ModelParameters) -> int:
 
 
 def _patterns(
-    room: Ints, request: Ints, caps: Sequence[int], most_patterns: int, most_steps: int
+    room: Ints,
+    request: Ints,
+    caps: Sequence[int],
+    most_patterns: int,
+    most_steps: int,
+    until: float,
 ) -> tuple[Pattern, ...] | None:
-    """The maximal multisets that fit, or None when there are too many."""
+    """The maximal multisets that fit, or None when there are too many. Raises OutOfTime."""
     able = [k for k, cap in enumerate(caps) if cap]
     rows = [[int(x) for x in request[k]] for k in able]
     found: set[Pattern] = set()
@@ -161,6 +174,8 @@ def _patterns(
         steps += 1
         if steps > most_steps or len(found) > most_patterns:
             return False
+        if not steps % STEPS_AT_ONCE and time.monotonic() > until:
+            raise OutOfTime
         if at == len(able):
             grown = any(
                 chosen[k] < caps[k] and fits(row) for k, row in zip(able, rows, strict=True)
@@ -179,15 +194,15 @@ def _patterns(
         ok = True
         while ok:
             ok = extend(at + 1)
-            if chosen[k] == 0:
+            # With fewer of the last sort one more fits.
+            if chosen[k] == 0 or at + 1 == len(able):
                 break
             chosen[k] -= 1
             for r, x in enumerate(row):
                 left[r] += x
-        if not ok:
-            for r, x in enumerate(row):
-                left[r] += chosen[k] * x
-            chosen[k] = 0
+        for r, x in enumerate(row):
+            left[r] += chosen[k] * x
+        chosen[k] = 0
         return ok
 
     return tuple(sorted(found)) if extend(0) else None

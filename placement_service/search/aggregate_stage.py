@@ -7,10 +7,13 @@ so its bounds are bounds of the problem.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from placement_service.cp_sat.aggregate_model import AggregateModel, aggregate_size
 from placement_service.cp_sat.aggregate_variables import TooManyVariables
+from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.indices import GangIdx
@@ -35,16 +38,14 @@ def settle_aggregate(state: State, *, most: int | None = None) -> None:
         return
     if aggregate_size(state.problem, state.forest, gangs) > most:
         return
-    try:
+    with suppress(TooManyVariables, OutOfTime):
         descent = _Descent(state, plain, most)
-    except TooManyVariables:
-        return
-    state.phase = "exact"
-    descend(state.goals, descent.model, descent.settle)
+        state.phase = "exact"
+        descend(state.goals, descent.model, descent.settle)
 
 
 class _Descent:
-    """Raises TooManyVariables where the model has more than `most`."""
+    """Raises TooManyVariables where the model has more than `most`, OutOfTime at the deadline."""
 
     def __init__(self, state: State, plain: set[GangIdx], most: int) -> None:
         self.state = state
@@ -69,6 +70,7 @@ class _Descent:
             self.fixed,
             self.state.parameters.model,
             self.most,
+            self.state.deadline,
         )
 
     @property

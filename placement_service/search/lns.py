@@ -17,6 +17,7 @@ import numpy as np
 from placement_service.cp_sat.aggregate_model import AggregateModel
 from placement_service.cp_sat.exact_model import ExactModel, size_of
 from placement_service.cp_sat.exact_objective import Goals
+from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
@@ -128,17 +129,16 @@ class Improver:
         residual = ResidualCapacity(self.problem)
         residual.take_plan(fixed)
         p, counting, again = self.state.parameters, self.state.counting, times > 1
+        asked, end = (gangs, nodes, residual.free, fixed), self.state.deadline
         model: AggregateModel | Goals
-        if plain:
-            model = AggregateModel(
-                counting, self.state.forest, gangs, nodes, residual.free, fixed, p.model
-            )
-            more = p.neighbourhood_aggregate_effort_again
-        else:
-            model = Goals(
-                ExactModel(counting, gangs, nodes, residual.free, fixed, parameters=p.model)
-            )
-            more = p.neighbourhood_effort_again
+        try:
+            if plain:
+                model = AggregateModel(counting, self.state.forest, *asked, p.model, until=end)
+            else:
+                model = Goals(ExactModel(counting, *asked, parameters=p.model, until=end))
+        except OutOfTime:
+            return False
+        more = p.neighbourhood_aggregate_effort_again if plain else p.neighbourhood_effort_again
         answer = self._settle(
             model,
             worth(self.problem, fixed),

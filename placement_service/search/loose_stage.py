@@ -17,6 +17,7 @@ from placement_service.bounds.ways_to_count import usable_nodes
 from placement_service.cp_sat.aggregate_model import AggregateModel
 from placement_service.cp_sat.aggregate_variables import TooManyVariables
 from placement_service.cp_sat.domain_forest import Forest
+from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
 from placement_service.entities.solution import TierName
 from placement_service.formulation.problem import Gang, Problem
@@ -60,9 +61,17 @@ def settle_loose(state: State, *, plans: bool = False, most_named: float = 1.0) 
     everywhere, most = np.arange(problem.node_count), p.loose_variables
     try:
         model = AggregateModel(
-            state.counting, forest, gangs, everywhere, problem.free, {}, p.model, most
+            state.counting,
+            forest,
+            gangs,
+            everywhere,
+            problem.free,
+            {},
+            p.model,
+            most,
+            state.deadline,
         )
-    except TooManyVariables:
+    except (TooManyVariables, OutOfTime):
         return False
     if model.size > most or not model.kinds.exact:
         return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
 
+from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
@@ -23,7 +25,7 @@ def cluster(nodes: int) -> Scenario:
     return Scenario(" ".join(f"x{i}=8" for i in range(nodes)))
 
 
-def classes_of(nodes: int) -> tuple[NodeClass, ...]:
+def classes_of(nodes: int, until: float = math.inf) -> tuple[NodeClass, ...]:
     """Classes of nodes alike, with pods of all pod classes to place on them."""
     scenario = cluster(nodes)
     for i, (gpus, cpus) in enumerate(SHAPES):
@@ -31,7 +33,14 @@ def classes_of(nodes: int) -> tuple[NodeClass, ...]:
     problem = formulate(scenario.snapshot(), POLICY)
     pod_classes = list(range(problem.class_count))
     return classify(
-        problem, problem.free, np.arange(nodes), pod_classes, [50] * len(pod_classes), (), ()
+        problem,
+        problem.free,
+        np.arange(nodes),
+        pod_classes,
+        [50] * len(pod_classes),
+        (),
+        (),
+        until=until,
     )
 
 
@@ -43,6 +52,11 @@ def test_many_nodes_alike_are_one_class_though_many_patterns_fill_them(
 
     assert len(found) == classes
     assert all((c.patterns is None) == (classes == nodes) for c in found)
+
+
+def test_no_pattern_is_sought_once_time_is_up() -> None:
+    with pytest.raises(OutOfTime):
+        classes_of(40, until=0.0)
 
 
 def test_nodes_are_filled_to_the_brim_in_two_resources() -> None:
