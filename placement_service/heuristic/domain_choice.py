@@ -9,6 +9,7 @@ import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, DemandIdx
+from placement_service.formulation.levels import sums_by_domain
 from placement_service.formulation.problem import DemandUnits, Gang
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
@@ -72,6 +73,8 @@ class DomainChoice(GangUnits):
         if need.inner and able.any():
             for inner in need.inner:
                 able &= self._holds_inner(inner, level, region, own)
+        if len(need.units) > 1 and able.any():
+            able &= self._holds_together(need.units, level, region, own)
         found = able.nonzero()[0]
         room = room[found]
         if own is not None:
@@ -115,6 +118,24 @@ class DomainChoice(GangUnits):
         nodes = nodes[of.domain[nodes] >= 0]
         row = self.residual.open_row(pod_class)[nodes]
         return np.bincount(of.domain[nodes], row, of.count).astype(np.int64)
+
+    def _holds_together(
+        self, units: Mapping[ClassIdx, int], level: int, region: Region, own: Ints | None
+    ) -> Bools:
+        """Which domains have what units of several pod classes take together of each resource."""
+        rows = [self.residual.open_row(s) for s in units]
+        able = np.logical_or.reduce([row > 0 for row in rows])
+        if region.nodes is not None:
+            able &= np.isin(np.arange(len(able)), region.nodes, assume_unique=True)
+        requests = self.problem.request[list(units)]
+        asked = np.array(list(units.values())) @ requests
+        of = self.problem.levels[level]
+        enough = np.ones(of.count, dtype=bool)
+        # What one pod class asks for alone is in its own room.
+        shared = (np.count_nonzero(requests, axis=0) > 1) & self.topology.whole_columns
+        for r in shared.nonzero()[0]:
+            enough &= sums_by_domain(of, np.where(able, self.residual.free[:, r], 0)) >= asked[r]
+        return enough if own is None else enough[own]
 
     def _holds_inner(self, inner: _Inner, level: int, region: Region, own: Ints | None) -> Bools:
         """Which domains have enough narrower ones with room for a part each."""

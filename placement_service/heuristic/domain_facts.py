@@ -6,9 +6,11 @@ plans of a problem.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from placement_service.formulation.arrays import Ints
+from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import NO_LEVEL, ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part, tree_of
@@ -34,6 +36,11 @@ class Topology:
         named = [i for i in problem.scope_levels if not problem.levels[i].is_host]
         self._narrowest = max(named, key=lambda i: problem.levels[i].count, default=NO_LEVEL)
         self.choice = NodeChoice(problem, self._narrowest)
+
+    @cached_property
+    def whole_columns(self) -> Bools:
+        """Columns that limit every node [R]."""
+        return ~self.problem.partial_columns
 
     def tree(self, gang: Gang) -> Part | None:
         """The gang's scopes as a tree, None when they do not nest."""

@@ -92,3 +92,10 @@ def test_pods_that_only_avoid_others_are_placed_together(monkeypatch: pytest.Mon
     apart = Group("w", pods=2, gpus=1, labels={"app": "c"}, away=(near("rack", app="c"),))
     placed(Scenario(RACKS).gang("c", apart))
     assert one_by_one
+
+
+def test_domains_without_room_for_all_groups_together_are_not_tried() -> None:
+    small = " | ".join(f"r{i}: x{i}a=8 x{i}b=8" for i in range(10))
+    groups = Group("a", pods=2, gpus=6), Group("b", pods=2, gpus=4)
+    (nodes,) = placed(Scenario(f"{small} | big: y1=8 y2=8 y3=8").gang("g", *groups, pack="rack"))
+    assert set(nodes) == {20, 21, 22}
