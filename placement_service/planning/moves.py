@@ -53,7 +53,7 @@ class Mover:
 
     def moves(self, shut: Snapshot, leaving: frozenset[str]) -> Found:
         """The moves of the pods that leave, by name; `shut` takes none where none may go."""
-        moves = self._in_turns(shut, leaving)
+        moves = self.in_turns(shut, leaving)
         if moves is not None:
             return Found(moves, False)
         refuted = False
@@ -72,13 +72,13 @@ class Mover:
                 refuted = found.tiers[0].proven
             if all(is_placed(gang, plan) for gang in problem.gangs):
                 bindings = name_pods(waiting, found.assignments)
-                moves = self._in_turns(shut, leaving, {b.pod: b.node for b in bindings})
+                moves = self.in_turns(shut, leaving, {b.pod: b.node for b in bindings})
                 if moves is not None:
                     return Found(moves, False)
                 refuted = False
         return Found(None, refuted)
 
-    def _in_turns(
+    def in_turns(
         self, snapshot: Snapshot, leaving: frozenset[str], target: Mapping[str, str] | None = None
     ) -> tuple[Move, ...] | None:
         """The moves in steps: each step places the gangs that have room by then, on their `target`

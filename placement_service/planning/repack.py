@@ -5,6 +5,7 @@
    by then; else all at once into room that others leave, if an order of steps is found for that.
 3. Where it does not, the next set of domains is tried. A cheaper set that was refused bounds what
    any plan costs: with moves of further gangs it would cost more.
+4. Where that leaves fewer moves possible, such sets are tried with moves of further gangs.
 """
 
 from __future__ import annotations
@@ -38,11 +39,18 @@ from placement_service.formulation.planning_questions import (
 from placement_service.formulation.running_rules import with_all_terms
 from placement_service.planning import changes
 from placement_service.planning.eviction import is_protected
+from placement_service.planning.further_moves import further_moves
 from placement_service.planning.moves import Mover, adopted, is_refuted, running
 from placement_service.planning.remedy_case import Solver
 from placement_service.planning.trial_snapshot import for_fitting
 
 _FUNCTION: Final = "placement_service.cp_sat.emptying:fewest_leaving"
+
+#: The part of the time after which refused sets are tried with moves of further gangs, how many of
+#: them, and the part of the rest that each gets.
+_DIRECT_SHARE: Final = 0.7
+_MOST_DETOURS: Final = 8
+_SHARE: Final = 0.3
 
 
 def repack(
@@ -112,13 +120,38 @@ class _Search:
         number = {name: i for i, name in enumerate(self._names)}
         self._domain = np.array([-1 if v is None else number[v] for v in values], dtype=np.int64)
         self._gangs = [self._gang(gang) for gang in snapshot.gangs]
-        #: What any plan costs at least, as far as the refused sets show.
-        self._bound = NEVER
+        #: What any plan costs at least that frees a set: one that was refused, and any untried one.
+        self._refused: dict[tuple[int, ...], int] = {}
+        self._untried = 0
         #: Refused sets that further moves may make possible: pods with whole gangs, domains.
         self._retries: list[tuple[int, tuple[int, ...]]] = []
 
     def run(self, report: Callable[[int], None]) -> Repacking:
         """The repacking with fewest pods that was found."""
+        best = self._directly(report)
+        if best.pods.impossible:
+            return best
+        for chosen in sorted(self._refused, key=lambda c: (self._refused[c], c))[:_MOST_DETOURS]:
+            value = NEVER if best.pods.value is None else best.pods.value
+            if self._refused[chosen] >= value or time.monotonic() >= self._deadline:
+                break
+            found = self._detour(chosen)
+            if found is not None and len(found.moves) < value:
+                best = found
+        if self._bound >= NEVER and best.pods.value is None:
+            return Repacking((), (), Bounded(None, None, impossible=True))
+        if best.pods.value is not None:
+            value = best.pods.value
+            return replace(best, pods=Bounded(value, min(self._bound, value)))
+        return replace(best, pods=Bounded(None, self._bound or None))
+
+    @property
+    def _bound(self) -> int:
+        """What any plan costs at least, as far as is known."""
+        return min(self._untried, *self._refused.values(), NEVER)
+
+    def _directly(self, report: Callable[[int], None]) -> Repacking:
+        """The fewest pods where only those move that have to leave; their gangs as a whole."""
         strangers = set(self._with_strangers().tolist())
         able = tuple(d for d in range(len(self._names)) if d not in strangers)
         question = EmptyingQuestion(
@@ -127,29 +160,48 @@ class _Search:
             self._count,
             tuple(self._spared(able)),
         )
-        bound: int | None = None
-        while time.monotonic() < self._deadline:
+        now = time.monotonic()
+        until = now + _DIRECT_SHARE * (self._deadline - now)
+        while time.monotonic() < (until if self._refused else self._deadline):
             answer = self._solver.call(_FUNCTION, question, deadline=self._deadline)
             if answer is None:
                 break
             least = cast("EmptyingAnswer", answer)
+            self._untried = least.bound
             found = self._retried(least.bound)
             if found is not None:
                 return found
-            # The cost of a refused set with further moves counts as well.
-            known = min(least.bound, self._bound)
-            if known >= NEVER:
+            if self._bound >= NEVER:
                 # No set is left, and each that was refused is refused for good.
                 return Repacking((), (), Bounded(None, None, impossible=True))
-            bound = known
             if least.domains is None:
                 break
-            report(known)
+            # The cost of a refused set with further moves counts as well.
+            report(self._bound)
             found = self._attempt(tuple(sorted(least.domains)), least.bound, whole=False)
             if found is not None:
                 return found
             question = replace(question, forbidden=(*question.forbidden, least.domains))
-        return self._retried(NEVER) or Repacking((), (), Bounded(None, bound))
+        return self._retried(NEVER) or Repacking((), (), Bounded(None, None))
+
+    def _detour(self, chosen: tuple[int, ...]) -> Repacking | None:
+        """The repacking that frees this set with moves of further gangs."""
+        leaving = self._leaving(chosen, whole=False)
+        now = time.monotonic()
+        until = now + _SHARE * (self._deadline - now)
+        if leaving is None:
+            return None
+        shut = self._shut(chosen)
+        solver = self._solver
+        found = further_moves(shut, leaving, self._policy, solver=solver, deadline=until)
+        self._refused[chosen] = max(self._refused[chosen], found.least)
+        if found.target is None or not self._budgets_allow(found.target):
+            return None
+        moves = self._mover.in_turns(shut, frozenset(found.target), found.target)
+        if moves is None:
+            return None
+        names = tuple(self._names[d] for d in chosen)
+        return Repacking(moves, names, Bounded(len(moves), None))
 
     def _retried(self, cost: int) -> Repacking | None:
         """The result of retries that cost no more."""
@@ -168,20 +220,25 @@ class _Search:
         names = tuple(self._names[d] for d in chosen)
         if not leaving:
             return Repacking((), names, Bounded(0, 0))
-        closed = np.flatnonzero(np.isin(self._domain, chosen))
-        shut = changes.cordoned(self._snapshot, closed.tolist())
+        shut = self._shut(chosen)
         moves, refuted = self._mover.moves(shut, leaving)
         if moves is not None:
-            bound = min(cost, self._bound)
-            return Repacking(moves, names, Bounded(len(moves), min(bound, len(moves))))
+            return Repacking(moves, names, Bounded(len(moves), None))
         if refuted and self._is_hopeless(shut, chosen):
             return None
         # Refused as it is, it may be possible with further moves, which cost more.
-        self._bound = min(self._bound, cost + self._further(chosen) if refuted else cost)
+        least = cost + self._further(chosen) if refuted else cost
+        self._refused[chosen] = min(self._refused.get(chosen, NEVER), least)
         everything = self._leaving(chosen, whole=True)
         if not whole and everything is not None and len(everything) > len(leaving):
             heapq.heappush(self._retries, (len(everything), chosen))
         return None
+
+    def _shut(self, chosen: tuple[int, ...]) -> Snapshot:
+        """The snapshot in which these domains take no pods."""
+        return changes.cordoned(
+            self._snapshot, np.flatnonzero(np.isin(self._domain, chosen)).tolist()
+        )
 
     def _further(self, chosen: Collection[int]) -> int:
         """The least pods of any further move: a whole gang, or one of its extras."""

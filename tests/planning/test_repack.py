@@ -112,20 +112,35 @@ def test_more_domains_than_there_are_is_a_mistake(client: PlacementClient) -> No
     assert "there are 1 domains" in error.value.violations[0].description
 
 
-def test_where_further_gangs_would_have_to_move_the_bound_counts_the_least_of_them(
+def test_further_gangs_move_first_where_that_makes_room(client: PlacementClient) -> None:
+    nodes, gangs = _tight()
+    found = freed(nodes, gangs, client)
+    assert [(m.step, m.gang[-1], m.to_node) for m in found.moves] == [
+        (1, "b", "nodes/small"), (1, "b", "nodes/small"), (2, "a", "nodes/partly"),
+    ]  # fmt: skip
+    assert (list(found.freed), pods(found)) == (["r1"], (3, 3))
+
+
+def test_fewer_moves_with_a_further_gang_come_before_more_of_those_that_leave(
     client: PlacementClient,
 ) -> None:
-    nodes = [
-        *racks("r1"),
-        node("full", rack="r2", used=8),
-        node("partly", rack="r2"),
-        node("small", rack="r3", used=4),
-    ]
-    gangs = [gang("a", 0, on=["n-r1"]), gang("b", 0, gpus=2, on=["partly"] * 2)]
+    """Rack r4 could be freed by moving its four pods; r1 takes three moves."""
+    nodes, gangs = _tight()
+    nodes += [node("n-r4", rack="r4"), node("room", rack="r3", gpus=4)]
+    gangs.append(gang("four", 0, gpus=1, on=["n-r4"] * 4))
     found = freed(nodes, gangs, client)
-    assert not found.pods.HasField("value")
-    # Gang a needs the node of gang b, which would go to what is left of the small one.
-    assert found.pods.bound == 3
+    assert (list(found.freed), pods(found)) == (["r1"], (3, 3))
+
+
+def test_budgets_protect_further_gangs_too(client: PlacementClient) -> None:
+    nodes, gangs = _tight()
+    gangs[1].groups[0].pod_sets[0].template.labels["app"] = "b"
+    asked = v1.ComputeRepackingRequest(question=request(nodes, gangs), level=RACK, count=1)
+    budget = asked.question.snapshot.disruption_budgets.add(
+        name="namespaces/ml/poddisruptionbudgets/b", allowed=1
+    )
+    budget.selector.match_labels["app"] = "b"
+    assert not client.repack(asked).moves
 
 
 def _tight() -> tuple[list[v1.Node], list[v1.PodGang]]:
@@ -146,20 +161,15 @@ def test_pods_without_gpus_may_stay_in_a_freed_domain(client: PlacementClient) -
     gangs[-1].groups[0].pod_sets[0].template.requests.cpu_millis = 16_000
     for other in nodes[1:]:
         other.requested.cpu_millis = 64_000
-    found = freed(nodes, gangs, client)
-    assert (found.pods.bound, found.pods.impossible) == (3, False)
+    assert pods(freed(nodes, gangs, client)) == (3, 3)
 
 
 def test_gangs_on_closed_nodes_may_stay_there(client: PlacementClient) -> None:
-    """No node has room for the pod on the closed node, but it need not move.
-
-    As far as is known it might, so the bound counts it as the least further gang.
-    """
+    """No node has room for the pod on the closed node, but it need not move."""
     nodes, gangs = _tight()
     nodes.append(node("closed", closed=True, rack="r4"))
     gangs.append(gang("c", 0, on=["closed"]))
-    found = freed(nodes, gangs, client)
-    assert (found.pods.bound, found.pods.impossible) == (2, False)
+    assert pods(freed(nodes, gangs, client)) == (3, 3)
 
 
 def test_extras_of_gangs_that_stay_may_make_room(client: PlacementClient) -> None:
@@ -169,8 +179,7 @@ def test_extras_of_gangs_that_stay_may_make_room(client: PlacementClient) -> Non
     gangs[1] = gang("b", 0, gpus=2, on=["partly"] * 3, minimum=1)
     gangs[1].minimum_run_time.seconds = 60
     gangs[1].start_time.seconds = 1000
-    found = freed(nodes, gangs, client)
-    assert (found.pods.bound, found.pods.impossible) == (2, False)
+    assert pods(freed(nodes, gangs, client)) == (3, 3)
 
 
 def test_more_domains_than_the_gpus_in_use_leave_is_no_answer_at_once(
