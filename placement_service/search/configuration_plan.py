@@ -7,8 +7,9 @@ parts in a domain get its nodes, and the rest of the gangs, such as small pods, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,28 +24,11 @@ from placement_service.heuristic.begun_gang import BegunGang
 from placement_service.heuristic.domain_choice import minimum_units
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.search.slot_exchange import exchange_slots
+from placement_service.search.slots import GroupOf, Piece, RequirementUnits, Slots
 
 #: A gang that must lie in one domain counts more than all that only prefer it.
 REQUIRED = 1000
-
-
-class RequirementUnits(NamedTuple):
-    """So many units of one requirement of a gang."""
-
-    requirement: int
-    units: int
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """`units` of some requirements of a gang that share a domain, all of one kind.
-
-    `pin` is the domain that running pods hold it to, -1 for none.
-    """
-
-    kind: int
-    units: tuple[RequirementUnits, ...]
-    pin: int
 
 
 class DemandOnNode(NamedTuple):
@@ -52,46 +36,6 @@ class DemandOnNode(NamedTuple):
 
     demand: DemandIdx
     node: NodeIdx
-
-
-class PieceOf(NamedTuple):
-    """A piece of a gang of the problem."""
-
-    gang: GangIdx
-    piece: Piece
-
-
-@dataclass(slots=True, eq=False)
-class Slots:
-    """Parts that lie in domains and are not yet given to gangs: {kind: times} by domain."""
-
-    left: dict[int, dict[int, int]]
-    given: dict[int, list[PieceOf]] = field(default_factory=dict)
-
-    def take(self, gang: GangIdx, groups: list[list[Piece]], domains: Iterable[int]) -> bool:
-        """Give a gang slots in some domains for all its pieces, or none."""
-        domains = list(domains)
-        taken: list[tuple[int, Piece]] = []
-        for pieces in groups:
-            pin = next((p.pin for p in pieces if p.pin >= 0), -1)
-            able = [d for d in domains if pin in (-1, d) and self._has(d, pieces)]
-            if not able:
-                for domain, piece in taken:
-                    self.left[domain][piece.kind] += 1
-                return False
-            for piece in pieces:
-                self.left[able[0]][piece.kind] -= 1
-                taken.append((able[0], piece))
-        for domain, piece in taken:
-            self.given.setdefault(domain, []).append(PieceOf(gang, piece))
-        return True
-
-    def _has(self, domain: int, pieces: list[Piece]) -> bool:
-        left = self.left.get(domain, {})
-        need: dict[int, int] = {}
-        for p in pieces:
-            need[p.kind] = need.get(p.kind, 0) + 1
-        return all(left.get(k, 0) >= n for k, n in need.items())
 
 
 class Realisation:
@@ -170,7 +114,10 @@ class Realisation:
     # --- gangs to places ------------------------------------------------------------
 
     def _give(self, slots: Slots, gangs: list[Gang], seconds: float, effort: float) -> None:
-        """Slots for gangs: those that lie whole in a broad domain first, then the others."""
+        """Slots for gangs: those that lie whole in a broad domain first, then the others. Where
+        gangs must lie in one and have slots in several, slots are exchanged.
+        """
+        late = time.monotonic() + seconds
         places: list[Place] = []
         inside: list[list[int]] = []
         at_level: dict[int, list[int]] = {}
@@ -202,30 +149,41 @@ class Realisation:
         for i, at in sorted(granted.items()):
             if slots.take(able[i].index, self.groups(able[i]), inside[at]):
                 del waiting[able[i].index]
+        torn = False
         for g in sorted(waiting.values(), key=lambda g: (not self._must(g), -g.value, g.index)):
-            self._give_anywhere(slots, g, [inside[at] for at in at_level.get(self._broad(g), ())])
+            able_places = [inside[at] for at in at_level.get(self._broad(g), ())]
+            if not self._must(g):
+                self._give_anywhere(slots, g, able_places)
+            elif not any(slots.take(g.index, self.groups(g), one) for one in able_places):
+                torn = slots.take(g.index, self.groups(g), list(slots.left)) or torn
+        if torn:
+            self._bring_together(slots, [g for g in gangs if self._must(g)], late)
+
+    def _bring_together(self, slots: Slots, gangs: list[Gang], late: float) -> None:
+        """Slots in one place for each of these gangs; those for which there are none have none."""
+        levels = {self._broad(g) for g in gangs}
+        if len(levels) == 1:
+            place_of = partial(self._place_of, levels.pop())
+            exchange_slots(self.configurations, slots, {g.index for g in gangs}, place_of, late)
+        for g in gangs:
+            slots.drop_torn(g.index, partial(self._place_of, self._broad(g)))
 
     def _give_anywhere(self, slots: Slots, gang: Gang, places: list[list[int]]) -> None:
-        """Slots in one place if the gang requires it, else in the places that have most of its
-        parts.
-        """
+        """Slots in the places that have most of the parts of a gang."""
         groups = self.groups(gang)
         if not groups:
-            return
-        if self._must(gang):
-            any(slots.take(gang.index, groups, inside) for inside in places)
             return
         rest = list(groups)
         taken = Slots(slots.left)
         for inside in sorted(places, key=lambda inside: -self._fitting(slots, groups, inside)):
             rest = [g for g in rest if not taken.take(gang.index, [g], inside)]
         if taken.take(gang.index, rest, list(slots.left)):
-            for domain, pieces in taken.given.items():
-                slots.given.setdefault(domain, []).extend(pieces)
+            for domain, mine in taken.given.items():
+                slots.given.setdefault(domain, []).extend(mine)
         else:
-            for domain, pieces in taken.given.items():
-                for _, piece in pieces:
-                    slots.left[domain][piece.kind] += 1
+            for domain, mine in taken.given.items():
+                for one in mine:
+                    slots.give_back(domain, one.pieces)
 
     @staticmethod
     def _fitting(slots: Slots, groups: list[list[Piece]], inside: list[int]) -> int:
@@ -264,8 +222,8 @@ class Realisation:
 
     def _place(self, slots: Slots, gangs: list[Gang]) -> Plan:
         begun: dict[GangIdx, dict[DemandOnNode, int]] = {}
-        for domain, pieces in slots.given.items():
-            self._give_nodes(domain, pieces, begun)
+        for domain, groups in slots.given.items():
+            self._give_nodes(domain, groups, begun)
         residual = ResidualCapacity(self.problem)
         works: dict[int, BegunGang] = {}
         for g in gangs:
@@ -290,10 +248,11 @@ class Realisation:
     def _give_nodes(
         self,
         domain: int,
-        pieces: list[PieceOf],
+        groups: list[GroupOf],
         begun: dict[GangIdx, dict[DemandOnNode, int]],
     ) -> None:
-        """Nodes of a domain for all units of its pieces."""
+        """Nodes of a domain for all units of its groups."""
+        pieces = [(gang, piece) for gang, mine in groups for piece in mine]
         kinds = self.configurations.kinds
         units = np.zeros(len(self.configurations.accepts), dtype=np.int64)
         for _, piece in pieces:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -43,11 +43,11 @@ class MovablePart:
 
     gang: GangIdx
     owner: int
-    demands: Counter[int]
     rack: int
     units: Vector = ()
     size: int = 0
     packed: int = 0
+    demands: Counter[int] = field(default_factory=Counter)
 
 
 def packed(units: Vector) -> int:
@@ -135,7 +135,7 @@ class MovableParts:
                 counts = Counter[int]()
                 for u in mine:
                     counts[u.demand] += u.units
-                self.parts.append(MovablePart(gang.index, owner, counts, rack))
+                self.parts.append(MovablePart(gang.index, owner, rack, demands=counts))
             elif whole or bound:
                 kept += mine
                 self._anchor(owner, mine)

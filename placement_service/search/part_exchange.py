@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from placement_service.bounds.node_matching import give_nodes
-from placement_service.search.movable_parts import MovablePart, MovableParts, Vector, unpacked
+from placement_service.formulation.arrays import Bools
+from placement_service.search.movable_parts import MovablePart, Rack, Vector, unpacked
 
 #: Steps after which the owners in several blocks are determined again.
 REVIEW_EVERY = 256
@@ -22,22 +25,46 @@ REVIEW_EVERY = 256
 #: The most parts that may make room for one.
 MOST_GIVE_WAY = 8
 
-#: The share of steps that move a part of a split owner to another of its blocks; else any part.
+#: The usual share of steps that move a part of a split owner to another of its blocks.
 GUIDED = 0.8
 
 #: The share of steps in which parts may make more room than is needed.
 GENEROUS = 0.3
 
 
+class Exchangeable(Protocol):
+    """Parts and racks; see `MovableParts`."""
+
+    @property
+    def parts(self) -> Sequence[MovablePart]: ...
+
+    @property
+    def racks(self) -> Mapping[int, Rack]: ...
+
+    @property
+    def anchors(self) -> Mapping[int, set[int]]: ...
+
+    @property
+    def together(self) -> Collection[int]: ...
+
+    @property
+    def open(self) -> Bools:
+        """The shapes that types of nodes accept [T, S]."""
+
+
 class PartExchange:
     """Moves parts between racks; `cost` is how many blocks owners use beyond their first.
 
     `best` is the least cost so far, and `found` are the racks of all parts there. The higher the
-    `temperature`, the more readily a step is taken that uses more blocks.
+    `temperature`, the more readily a step is taken that uses more blocks. The `guided` share of the
+    steps moves a part of a split owner to another of its blocks; else any part.
     """
 
-    def __init__(self, movable: MovableParts, *, seed: int, temperature: float) -> None:
+    def __init__(
+        self, movable: Exchangeable, *, seed: int, temperature: float, guided: float = GUIDED
+    ) -> None:
         self.movable = movable
+        self._guided = guided
         self._luck = random.Random(seed).random
         self.temperature = temperature
         racks = movable.racks
@@ -99,7 +126,7 @@ class PartExchange:
     def _step(self, torn: list[int]) -> bool:
         """Tries one move; returns whether it was made."""
         luck = self._luck
-        if torn and luck() < GUIDED:
+        if torn and luck() < self._guided:
             owner = torn[int(luck() * len(torn))]
             owned = self._owned[owner]
             part = owned[int(luck() * len(owned))]
