@@ -76,14 +76,20 @@ def evict(case: Case) -> Iterator[Evict]:
     for best in _beside(case.within(_SHARE), leavers, alone.bound, able, exact=exact):
         yield best
     # 3. Fewer, for which some of them have to lie elsewhere.
-    if alone.times is None or not any(alone.times):
-        return
-    _, pods = leavers.chosen(alone.times)
-    if best is None or len(pods) < len(best.pods):
-        fit, found = _tried(case, leavers, alone.times)
-        if fit is Fit.YES or (fit.found and best is None):
-            sure = exact and fit is Fit.YES and alone.bound >= len(pods)
-            yield replace(found, proven=sure)
+    if alone.times is not None and any(alone.times):
+        _, pods = leavers.chosen(alone.times)
+        if best is None or len(pods) < len(best.pods):
+            fit, found = _tried(case, leavers, alone.times)
+            if fit is Fit.YES or (fit.found and best is None):
+                best = replace(found, proven=exact and fit is Fit.YES and alone.bound >= len(pods))
+                yield best
+    # 4. Or enough for all of them together, wherever they are.
+    if trial.plan and (best is None or not best.proven):
+        together = _together(case, leavers, able)
+        if together is not None:
+            enough = _enough(case, leavers, together, exact=exact, known=best)
+            if enough is not None:
+                yield replace(enough.eviction, proven=enough.is_least)
 
 
 def _beside(
@@ -97,20 +103,44 @@ def _beside(
     trial = case.here
     free = trial.residual.free.copy()
     question = _question(trial.problem, leavers, [trial.gang], free, able)
+    enough = _enough(case, leavers, question, exact=exact)
+    if enough is None:
+        return
+    yield enough.eviction
+    pods = len(enough.eviction.pods)
+    if enough.is_least and (least >= pods or _is_least(case, leavers, pods, able)):
+        yield replace(enough.eviction, proven=True)
+
+
+class _Enough(NamedTuple):
+    """An eviction that is enough, and whether the question that it answers allows no fewer pods."""
+
+    eviction: Evict
+    is_least: bool
+
+
+def _enough(
+    case: Case,
+    leavers: Leavers,
+    question: EvictionQuestion,
+    *,
+    exact: bool,
+    known: Evict | None = None,
+) -> _Enough | None:
+    """The first answer of the question that is enough, of fewer pods than `known` has."""
     for _ in range(_MOST_TRIED):
         answer = _asked(case, question)
         if answer is None or answer.times is None:
-            return
+            return None
+        if known is not None and len(leavers.chosen(answer.times).pods) >= len(known.pods):
+            return None
         fit, found = _tried(case, leavers, answer.times)
         if fit.found:
-            yield found
-            pods = len(found.pods)
-            sure = exact and fit is Fit.YES and answer.bound >= pods
-            if sure and (least >= pods or _is_least(case, leavers, pods, able)):
-                yield replace(found, proven=True)
-            return
+            least = exact and fit is Fit.YES and answer.bound >= len(found.pods)
+            return _Enough(found, least)
         exact = exact and fit is Fit.NO
         question = replace(question, forbidden=(*question.forbidden, answer.times))
+    return None
 
 
 class _Tried(NamedTuple):
@@ -137,20 +167,21 @@ def _asked(case: Case, question: EvictionQuestion) -> EvictionAnswer | None:
 
 
 def _is_least(case: Case, leavers: Leavers, pods: int, able: Bools) -> bool:
-    """Whether fewer evictions are not enough even if the plan's gangs were placed elsewhere.
-
-    All of them are asked for together.
-    """
-    trial = case.here
-    if not trial.plan:
+    """Whether fewer evictions are not enough even if the plan's gangs were placed elsewhere."""
+    if not case.here.plan:
         return True
+    question = _together(case, leavers, able)
+    answer = None if question is None else _asked(case, question)
+    return answer is not None and answer.bound >= pods
+
+
+def _together(case: Case, leavers: Leavers, able: Bools) -> EvictionQuestion | None:
+    """The question for all gangs of the plan together; None where it is too large."""
+    trial = case.here
     others = [trial.problem.gangs[i] for i in trial.plan]
     gangs = [trial.gang, *(one for one in others if _is_exact(trial.problem, one))]
     question = _question(trial.problem, leavers, gangs, trial.problem.free, able)
-    if np.count_nonzero(question.eligible) > _MOST_CHOICES:
-        return False
-    answer = _asked(case, question)
-    return answer is not None and answer.bound >= pods
+    return question if np.count_nonzero(question.eligible) <= _MOST_CHOICES else None
 
 
 def _able(case: Case, leavers: Leavers) -> Bools:

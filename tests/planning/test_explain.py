@@ -131,6 +131,26 @@ def test_an_eviction_is_proven_though_a_gang_that_the_plan_places_could_lie_else
     assert found["evict"] == ((resource_name("low"),), pods("low", 0, 1))
 
 
+def test_evictions_also_make_room_for_gangs_of_the_plan_that_have_to_lie_elsewhere(
+    client: PlacementClient,
+) -> None:
+    """Only "beside" and one half of "low" are on the node that "urgent" needs, and "beside" fits
+    nowhere else unless the other half goes, too.
+    """
+    nodes = [node("n1"), node("n2", gpus=4)]
+    asked = request(
+        nodes,
+        [
+            gang("low", 0, gpus=4, on=["n1", "n2"], minimum=1),
+            gang("beside", 1, gpus=4),
+            gang("urgent", 1, priority=10),
+        ],
+    )
+    assert remedies(client, asked, "urgent")["evict"] == (
+        (resource_name("low"),), pods("low", 0, 1)
+    )  # fmt: skip
+
+
 def test_fewer_are_evicted_where_gangs_that_the_plan_places_lie_elsewhere(
     client: PlacementClient,
 ) -> None:
