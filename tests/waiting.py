@@ -19,4 +19,4 @@ def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = LON
     while not condition():
         waited = time.monotonic() - begun
         assert waited < seconds, f"after {seconds:g} s still not: {what}"
-        time.sleep(min(max(0.02, waited / 10), 0.2))
+        time.sleep(min(max(0.04, waited / 5), 0.4))

@@ -1,6 +1,7 @@
 """Evictions on random questions: no broken rule, no false bound, no needless victim.
 
-The oracle tries every way to take pods away and to place others, and knows the optimum.
+The oracle tries every way to take pods away and to place others, and knows the optimum. What
+these few find is sought among thousands by ``python -m tests.questions``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.prepare import prepare
-from placement_service.judge.verify import verify
 from placement_service.search.parameters import SearchParameters
 from tests.judged import no_answer_is_false, oracle
 from tests.strategies import (
@@ -24,8 +24,8 @@ from tests.strategies import (
     with_lacking_gangs,
 )
 
-#: Of the profile in use.
-EXAMPLES = settings().max_examples
+#: Half of the profile in use: the oracle takes longer for these than for any others.
+EXAMPLES = settings().max_examples // 2
 
 TINY = Size(nodes=3, gangs=3, groups=1, pods=4)
 
@@ -43,6 +43,7 @@ questions = st.one_of(
 )
 
 
+@settings(max_examples=EXAMPLES)
 @given(questions, policies)
 def test_bounds_never_cut_off_the_optimum_and_proofs_have_met_it(
     snapshot: Snapshot, policy: Policy
@@ -52,13 +53,14 @@ def test_bounds_never_cut_off_the_optimum_and_proofs_have_met_it(
     event(f"proven: {no_answer_is_false(best, snapshot, policy)}")
 
 
-@settings(max_examples=EXAMPLES // 4)
+@settings(max_examples=EXAMPLES // 2)
 @given(questions, policies)
 def test_the_model_of_victims_cuts_off_no_optimum(snapshot: Snapshot, policy: Policy) -> None:
     best = oracle(snapshot, policy)
     no_answer_is_false(best, snapshot, policy, SearchParameters(victim_gangs=1))
 
 
+@settings(max_examples=EXAMPLES)
 @given(
     with_lacking_gangs(full_clusters()),
     st.sampled_from([EvictionPolicy.PREEMPT, EvictionPolicy.RECLAIM]),
@@ -72,15 +74,9 @@ def test_gangs_that_lack_pods_or_wait_for_more_stay_or_go(
     event(f"proven: {no_answer_is_false(best, snapshot, policy)}")
 
 
+@settings(max_examples=EXAMPLES)
 @given(contested_clusters())
 def test_what_is_reclaimed_for_one_gang_may_serve_others(snapshot: Snapshot) -> None:
     policy = Policy(eviction=EvictionPolicy.RECLAIM)
     best = oracle(snapshot, policy)
     no_answer_is_false(best, snapshot, policy)
-
-
-@settings(max_examples=EXAMPLES // 2)
-@given(questions, policies)
-def test_the_oracle_keeps_the_rules(snapshot: Snapshot, policy: Policy) -> None:
-    best = oracle(snapshot, policy)
-    assert verify(snapshot, policy, best.plan, best.evictions) == ()
