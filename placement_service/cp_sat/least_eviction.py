@@ -9,8 +9,9 @@
     minimise sum_v pods[v] z[v]
 
 A gang that shares one domain is solved domain by domain, the cheapest by counting first: gangs that
-leave elsewhere do not help. This ends when no other domain can be cheaper than the best. Rules
-between pods are left out: with them more may have to go, never less.
+leave elsewhere do not help, unless a choice was refused before. This ends when no other domain can
+be cheaper than the best. Rules between pods are left out: with them more may have to go, never
+less.
 """
 
 from __future__ import annotations
@@ -184,6 +185,9 @@ class _Cluster:
         """The fewest pods when the gang uses no other nodes."""
         question, model = self.question, LinearModel()
         used = sorted({v for n in nodes.tolist() for v, _, _ in self._on_node.get(n, ())})
+        if question.forbidden:
+            # Where others took the room of a refused choice, gangs that leave elsewhere do help.
+            used = list(range(len(question.leavers)))
         leaving = {v: model.variable(question.leavers[v].most) for v in used}
         units = {
             (d, n): model.variable(int(self._most[d, n]))
