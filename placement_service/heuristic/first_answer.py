@@ -22,13 +22,12 @@ from placement_service.formulation.plan import (
     is_placed,
     oldest_first,
 )
-from placement_service.formulation.problem import Problem
+from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.joint_room import joint_room
 from placement_service.heuristic.lone_gang import settle
 from placement_service.heuristic.orders import (
     Order,
     TurnOrder,
-    most_important_first,
     narrowest_first,
     orders,
     widest_first,
@@ -58,8 +57,8 @@ def first_answer(
     It begins with the gangs in turn, the oldest first: that is what any scheduler does, and gangs
     that come late mostly find no room, so hardly anything is lost where time is short.
 
-    Where running gangs may give way, all stay at first, and then make room; where they may be
-    moved, for several gangs at once, or else for one after another in two orders.
+    Where running gangs may give way, all stay at first, and then make room for one gang after
+    another in two orders; where they may be moved, before that for several at once.
 
     Gangs that are not placed by `deadline` (in `time.monotonic` seconds) wait; but a short time is
     always taken. After half of the time the second order is not begun, unless no clock may decide.
@@ -87,13 +86,20 @@ def first_answer(
         # The gang with least choice first.
         first, second = narrowest_first(problem), widest_first(problem)
         several_move = _several_move(problem)
+
+        def in_turn(gang: Gang) -> tuple[int, ...]:
+            return (builder.turn[gang.index], *first(gang))
+
         if several_move:
             # What counts most is who finds free nodes, so all are placed at once.
             best = _better(problem, best, _jointly(builder, first, soon=half, until=deadline))
         if not _has_all(problem, best):
             best = _better(problem, best, _with_victims(builder, home, first, until=deadline))
-            if several_move and not enough(best) and time.monotonic() <= half:
-                best = _better(problem, best, _with_victims(builder, home, second, until=deadline))
+            # Without moves those that come first by the goals may have lost their room to others.
+            again = second if several_move else in_turn
+            good = enough(best) or (not several_move and _has_all(problem, best))
+            if not good and time.monotonic() <= half:
+                best = _better(problem, best, _with_victims(builder, home, again, until=deadline))
         if _has_all(problem, best):
             return to_solution(problem, best)
     if previous and not home and not enough(best):
@@ -106,7 +112,7 @@ def first_answer(
         if order is not None and not enough(best) and time.monotonic() <= half:
             best = _better(problem, best, builder.build(order, start=home))
     if home and time.monotonic() < deadline:
-        opened = make_room(builder, best, most_important_first(problem), until=deadline)
+        opened = make_room(builder, best, in_turn, until=deadline)
         if opened is not best:
             plan = builder.build(hardest_first, start=opened)
             if budgets_hold(problem, plan):

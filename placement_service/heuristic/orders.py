@@ -73,12 +73,6 @@ def widest_first(problem: Problem) -> TurnOrder:
     return key
 
 
-def most_important_first(problem: Problem) -> TurnOrder:
-    """Gangs of the highest priority first, of these those with the narrowest domains."""
-    narrowest = narrowest_first(problem)
-    return lambda gang: (-gang.priority, *narrowest(gang))
-
-
 def _domains(problem: Problem, gang: Gang) -> int:
     """How many domains its narrowest required level has, 0 for no level."""
     levels = (problem.levels[s.required].count for s in gang.scopes if s.required >= 0)

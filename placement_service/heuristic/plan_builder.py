@@ -47,9 +47,9 @@ class Builder:
         self.topology = Topology(problem)
         #: Of an open gang the units that it had last, and those that are not at home then.
         self._lacking: dict[GangIdx, tuple[Units, Units]] = {}
-        # A gang's turn comes with the first goal that it counts for.
         goals = list(enumerate(admitted.goals(problem)))
-        self._turn = {
+        #: Of each gang that waits the first goal that it counts for.
+        self.turn = {
             gang.index: turn
             for turn, goal in reversed(goals)
             for gang in goal.could_gain({}, lambda gang: 0)
@@ -110,7 +110,7 @@ class Builder:
             first = [g for g in pending if g.index in chosen]
             rest = [g for g in pending if g.index not in chosen]
             first.sort(key=lambda g: (order(g), oldest_first(g)))
-            rest.sort(key=lambda g: (self._turn[g.index], order(g), oldest_first(g)))
+            rest.sort(key=lambda g: (self.turn[g.index], order(g), oldest_first(g)))
             yield first + rest, mine
 
     def _add_all(

@@ -30,7 +30,7 @@ from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.victims import place_again
 from placement_service.judge.verify import verify
-from tests.service.evictions import PREEMPT, REPACK, running, urgent
+from tests.service.evictions import PREEMPT, REPACK, cluster, running, urgent
 from tests.service.questions import GPU, gang, node
 
 RACK = "rack"
@@ -71,6 +71,13 @@ def test_a_large_gang_goes_before_a_small_one_of_higher_priority() -> None:
     large = running("large", "b0", "b1", "b2", "b3", gpus=8, priority=10)
     question = Snapshot(tuple(nodes), (small, fixed, large, in_one_rack(urgent())))
     assert evicted(first_plan(question, PREEMPT)) == ["large"] * 4
+
+
+def test_a_gang_of_higher_priority_gets_the_room_of_victims_before_a_larger_one() -> None:
+    victims = [running(name, name, gpus=8) for name in ("n0", "n1")]
+    large = replace(gang("large", pods=2, gpus=8), priority=50)
+    plan = first_plan(cluster(*victims, large, urgent(), nodes=2), PREEMPT)
+    assert {b.gang for b in plan.bindings} == {urgent().name}
 
 
 def test_what_is_in_the_way_is_moved() -> None:
