@@ -34,7 +34,7 @@ from placement_service.bounds.gang_classes import (
     is_whole,
     least_of,
 )
-from placement_service.bounds.roomiest import largest_sums, places_needed, sums_by_place
+from placement_service.bounds.roomiest import enough, largest_sums, places_needed, sums_by_place
 from placement_service.bounds.ways_to_count import (
     COUNTING_DEFAULTS,
     CountingParameters,
@@ -354,7 +354,7 @@ class Counting:
         key = (self.content(gang, scope.demands), scope.required)
         if key not in self._domains:
             offers = self.offers(scope.required)[:, : level.count]
-            self._domains[key] = np.all(offers >= self.weigh(key[0])[:, None], axis=0)
+            self._domains[key] = enough(offers, self.weigh(key[0]))
         able = self._domains[key]
         if scope.pin >= 0:
             able = able & (np.arange(level.count) == scope.pin)
@@ -363,8 +363,7 @@ class Counting:
     def places_for(self, gang: Gang, scope: Scope) -> Bools:
         """Places of a scope's preferred level that may hold its minimum whole."""
         need = self.weigh(self.content(gang, scope.demands))
-        able: Bools = np.all(self.offers(scope.preferred) >= need[:, None], axis=0)
-        return able
+        return enough(self.offers(scope.preferred), need)
 
     def fewest_places(self, gang: Gang, scope: Scope) -> int:
         """At least so many places at its preferred level a scope uses once placed."""

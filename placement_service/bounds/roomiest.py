@@ -1,10 +1,10 @@
-"""What the roomiest places offer together, and so how many of them are needed at least."""
+"""What places offer, the roomiest ones together, and so how many of them are needed at least."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from placement_service.formulation.arrays import Ints
+from placement_service.formulation.arrays import Bools, Ints
 
 
 def places_needed(need: Ints, most: Ints) -> int:
@@ -22,3 +22,10 @@ def sums_by_place(rows: Ints, place: Ints, count: int) -> Ints:
     """What each row has by place [K, count]."""
     sums = [np.bincount(place, row, count) for row in rows]
     return np.array(sums, dtype=np.int64).reshape(len(sums), count)
+
+
+def enough(offers: Ints, need: Ints) -> Bools:
+    """Which places [P] offer what is needed each way [K]."""
+    ways = np.flatnonzero(need)
+    able: Bools = np.all(offers[ways] >= need[ways, None], axis=0)
+    return able

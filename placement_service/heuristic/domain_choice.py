@@ -155,26 +155,25 @@ class DomainChoice(GangUnits):
         region: Region,
         rest: Mapping[int, int],
         children: Sequence[Part],
-        tried: set[int],
+        closed: Bools,
     ) -> int | None:
-        """The tightest domain for all that is left, else the roomiest.
+        """The tightest domain for all that is left that is not `closed` [D], else the roomiest.
 
-        Domains before it that rules between pods close are added to `tried`.
+        Domains before it that rules between pods close are closed from then on.
         """
         need: dict[ClassIdx, int] = {}
         for d in (*rest, *(d for c in children for d in c.demands)):
             pod_class = self.gang.demands[d].pod_class
             need[pod_class] = need.get(pod_class, 0) + rest.get(d, self.want[d])
         main = self._main(need)
-        room = self.sums(main, level, region).copy()
-        room[[domain for domain in tried if domain < len(room)]] = 0
+        room = np.where(closed, 0, self.sums(main, level, region))
         roomy = room >= need[main]
         order = np.lexsort((np.where(roomy, room, -room), ~roomy))[: np.count_nonzero(room)]
         if not children and all(self.problem.special[s] for s in need):
             opened = self._opened(level, need)[order]
-            closed = int(opened.argmax()) if opened.any() else len(order)
-            tried.update(order[:closed].tolist())
-            order = order[closed:]
+            first = int(opened.argmax()) if opened.any() else len(order)
+            closed[order[:first]] = True
+            order = order[first:]
         return int(order[0]) if len(order) else None
 
     def _opened(self, level: int, pod_classes: Iterable[ClassIdx]) -> Bools:

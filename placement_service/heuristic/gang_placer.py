@@ -154,17 +154,25 @@ class GangPlacer(DomainChoice):
         """Spreads a part over as few domains of its preferred level as possible."""
         level = part.preferred
         children = self.hardest_first(part.children)
-        if not all(self.candidates(child, level, region) for child in children):
-            return False
+        holds = np.zeros(self.problem.levels[level].count, dtype=bool)
+        for child in children:
+            able = self.candidates(child, level, region)
+            if not able:
+                return False
+            holds[able] = True
         rest = {d: self.want[d] for d in part.loose if self.want[d]}
         left = list(used)
-        tried: set[int] = set()
+        closed = np.zeros_like(holds)
         while children or rest:
             self.check_time()
-            domain = left.pop(0) if left else self.next_domain(level, region, rest, children, tried)
+            if not rest:
+                closed |= ~holds
+            domain = (
+                left.pop(0) if left else self.next_domain(level, region, rest, children, closed)
+            )
             if domain is None:
                 return False
-            tried.add(domain)
+            closed[domain : domain + 1] = True
             inside = self.topology.narrowed(region, level, domain)
             children = [c for run in self._runs(children) for c in self._try(run, inside)]
             for d in self.loose_order(list(rest)):

@@ -139,7 +139,7 @@ def prepare(
         lambda: ground.count((deadline - time.monotonic()) * share, until),
     )
     for step in steps:
-        if until():
+        if until() or time.monotonic() > deadline:
             break
         step()
     return ground
