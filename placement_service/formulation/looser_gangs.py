@@ -37,7 +37,7 @@ from placement_service.formulation.running_rules import has_many_terms, out_of_p
 from placement_service.formulation.running_topology import running
 
 #: On larger clusters the question is not asked.
-MOST_NODES = 400
+MOST_NODES = 4_000
 
 _EVERY_TAINT = (Toleration("", exists=True, value="", effect=None),)
 

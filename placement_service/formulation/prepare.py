@@ -7,6 +7,7 @@ to decide about, ComputeDomains become labels and rules between pods, devices be
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
@@ -26,14 +27,14 @@ def prepare(snapshot: Snapshot, policy: Policy, *, until: float = math.inf) -> P
     """A valid snapshot in the rules that `formulate` knows.
 
     What fits the devices of nodes is tried out `until` (in `time.monotonic` seconds), and after
-    that only counted, which is stricter.
+    that only counted, which is stricter. No looser question is asked then.
     """
     listings = Listings(until)
     bare = without_implied_rules(snapshot)
     snapshot = with_gangs_anew(with_running_parts(bare, policy), policy)
     divided = None if snapshot is bare else snapshot
     opened = replace(_opened(snapshot, policy, listings), request=divided)
-    if not opened.missed:
+    if not opened.missed or time.monotonic() > until:
         return opened
     moves = policy.eviction is EvictionPolicy.REPACK
     loose = with_looser_gangs(snapshot, opened.missed, moves=moves)
