@@ -34,8 +34,10 @@ Finder = Callable[[Case], Iterator[Remedy]]
 #: Most kinds of nodes that are tried for a first answer.
 MOST_TRIED = 8
 
-#: Most of them whose least number is tried where others may get such nodes first.
+#: Of them whose least number is tried where others may get such nodes first: so many always, and
+#: more as long as that takes only a part of the time that is left.
 MOST_RIVAL_KINDS = 3
+_RIVAL_SHARE = 0.05
 
 #: Most nodes that are added.
 MOST_ADDED = 5_000
@@ -193,14 +195,16 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
     def tried(number: int) -> tuple[AddNodes | None, Fit]:
         """What is enough with so many nodes; if nothing is, whether that is certain."""
         able = sorted(np.flatnonzero(least <= number).tolist(), key=lambda i: (after[i], i))
-        sure = Fit.NO
+        sure, few = Fit.NO, len(able)
         if known is not None and number >= known.number:
             # It fits. If other gangs get the nodes first, they would mostly also get those of
             # another kind.
-            first = [known.model, *(i for i in able if i != known.model)]
-            able = first[: MOST_RIVAL_KINDS if number == known.number else 1]
-            sure = Fit.NO if len(able) == len(first) else Fit.UNKNOWN
-        for i in able:
+            able = [known.model, *(i for i in able if i != known.model)]
+            few = MOST_RIVAL_KINDS if number == known.number else 1
+        began = case.left
+        for done, i in enumerate(able):
+            if done >= few and began - case.left > _RIVAL_SHARE * began:
+                return None, Fit.UNKNOWN
             change = partial(_with_nodes, model=models[i], number=number)
             fits = known is not None and (number, i) == (known.number, known.model)
             fit = case.settled(change, known.plan if known is not None and fits else None)

@@ -105,6 +105,15 @@ def test_nothing_helps_a_pod_that_is_larger_than_every_node(client: PlacementCli
     assert remedies(client, request([node("n1")], [gang("a", 1, gpus=16)]), "a") == {}
 
 
+def test_of_all_kinds_of_nodes_that_is_added_of_which_fewest_do_beside_others_that_wait(
+    client: PlacementClient,
+) -> None:
+    """The first two small nodes, or the first large one, would go to "first"."""
+    nodes = [node("n1", used=8), node("n2", gpus=16, used=16)]
+    asked = request(nodes, [gang("first", 2, priority=10), gang("a", 1)])
+    assert remedies(client, asked, "a")["add_nodes"] == ("nodes/n2", 2)
+
+
 def test_the_fewest_pods_are_evicted_and_only_of_lower_priority(client: PlacementClient) -> None:
     """n1 holds two pods of "two", n2 four of "four", n3 one of "equal" and n4 a fixed one."""
     gangs = [
