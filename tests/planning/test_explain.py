@@ -108,9 +108,10 @@ def test_nothing_helps_a_pod_that_is_larger_than_every_node(client: PlacementCli
 def test_of_all_kinds_of_nodes_that_is_added_of_which_fewest_do_beside_others_that_wait(
     client: PlacementClient,
 ) -> None:
-    """The first two small nodes, or the first large one, would go to "first"."""
+    """The first two small nodes, or the first large one, would go to "first" and "second"."""
     nodes = [node("n1", used=8), node("n2", gpus=16, used=16)]
-    asked = request(nodes, [gang("first", 2, priority=10), gang("a", 1)])
+    gangs = [gang("first", 1, priority=10), gang("second", 1, priority=10), gang("a", 1)]
+    asked = request(nodes, gangs)
     assert remedies(client, asked, "a")["add_nodes"] == ("nodes/n2", 2)
 
 
