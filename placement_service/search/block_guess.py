@@ -86,9 +86,10 @@ class BlockGuess:
         #: Whether a strict guess with these gangs torn has just failed.
         self._failed = False
         state = mine.state
-        share = state.at_most(state.left * self.parameters.assign_share)
+        p = self.parameters
+        share = p.assign_share_unlike if mine.blocks.mixed else p.assign_share
         #: The time that is left for others.
-        self._kept = max(self.parameters.least_seconds, state.left - share)
+        self._kept = max(p.least_seconds, state.left - state.at_most(state.left * share))
 
     def _of_target(self) -> Counter[int]:
         """The bundles of the target, by their places."""

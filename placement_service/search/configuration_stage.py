@@ -16,6 +16,7 @@ from placement_service.heuristic.orders import orders
 from placement_service.search.configuration_plan import Realisation
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
+from placement_service.search.plan_columns import plan_columns
 
 
 def settle_configurations(state: State) -> bool:
@@ -32,6 +33,8 @@ def settle_configurations(state: State) -> bool:
         return False
     state.phase = "configure"
     with state.ground.configuration_master() as master:
+        for column in plan_columns(found, state.plan):
+            master.columns.lp.add(column)
         descent = Configuring(state, master)
         descend(state.goals, master, descent.settle)
     descent.realise()

@@ -19,7 +19,7 @@ from placement_service.search.part_exchange import PartExchange
 from placement_service.search.slots import Group, GroupOf, Slots
 
 #: Steps of the exchange, and so many at once.
-MOST_STEPS, STEPS_AT_ONCE = 100_000, 1_000
+MOST_STEPS, STEPS_AT_ONCE = 300_000, 1_000
 
 #: A gang seldom gets into one more place than it was in.
 TEMPERATURE = 0.3
