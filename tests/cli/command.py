@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import placement
 from tests.waiting import LONG
 
 COMMAND = [sys.executable, "-m", "placement.cli"]
+
+#: Calls the command with arguments and standard input.
+Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def environment() -> dict[str, str]:

@@ -11,9 +11,8 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,10 @@ from placement import v1
 from placement.errors import BusyError, InvalidRequestError, Violation
 from placement.testing import ScriptedServer, scripted_server, serve
 from tests.certificates import issue
-from tests.cli.command import environment, run
+from tests.cli.command import Call, environment, run
 from tests.cli.foreground import IN_THE_FOREGROUND
-from tests.cli.warm import warm
 from tests.ports import reserve
 from tests.waiting import LONG
-
-#: Calls the command with arguments and standard input.
-Call = Callable[..., subprocess.CompletedProcess[str]]
 
 #: What an interrupt leaves when nothing was asked yet.
 NO_ANSWER = b"placementctl: interrupted; there is no answer\n"
@@ -99,13 +94,6 @@ def cluster(tmp_path: Path) -> str:
     file = tmp_path / "cluster.yaml"
     file.write_text(CLUSTER)
     return str(file)
-
-
-@pytest.fixture(scope="module")
-def call() -> Iterator[Call]:
-    """`run` of a command that is loaded already."""
-    with warm() as command:
-        yield partial(run, command=command)
 
 
 @pytest.fixture

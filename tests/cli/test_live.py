@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from placement.cli.live import of_scheduler, on_nodes_that_are_there
 from placement.cli.status import GangStatus, as_json, as_table, statuses
 from placement.kubernetes import kinds
 from placement.resources import ALSO_PLANNED_FROM, PLANNED_FROM
+from tests.cli.command import Call
 from tests.cli.foreground import IN_THE_FOREGROUND
 from tests.cluster.api import POD_GANGS, PODS
 from tests.cluster.build import clique, clique_set, node
@@ -23,43 +23,34 @@ from tests.kubernetes import build
 from tests.waiting import LONG
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "placement.cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-    )
-
-
 def test_plan_live_answers_for_what_waits_and_changes_nothing(
-    cluster: Cluster, grove: GroveStandIn
+    call: Call, cluster: Cluster, grove: GroveStandIn
 ) -> None:
     cluster.add_nodes(node("a", gpus=4))
     grove.apply(clique_set("g", clique("worker", 2, gpus=2), namespace=cluster.namespace))
     grove.settle()
     before = [cluster.api.items(kind) for kind in (PODS, POD_GANGS)]
     kubeconfig = str(cluster.kubeconfig())
-    done = run("plan", "--live", "--kubeconfig", kubeconfig, "-o", "json")
+    done = call("plan", "--live", "--kubeconfig", kubeconfig, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
     assert {binding["node"] for binding in answer["bindings"]} == {"a"}
     assert [gang["placed"] for gang in answer["podGangs"]] == [True]
     assert before == [cluster.api.items(kind) for kind in (PODS, POD_GANGS)]
-    other = run("plan", "--live", "--kubeconfig", kubeconfig, "--scheduler-name", "kube",
+    other = call("plan", "--live", "--kubeconfig", kubeconfig, "--scheduler-name", "kube",
                 "-o", "json")  # fmt: skip
     assert json.loads(other.stdout)["podGangs"] == []
 
 
-def test_status_counts_and_gives_reasons(cluster: Cluster, grove: GroveStandIn) -> None:
+def test_status_counts_and_gives_reasons(call: Call, cluster: Cluster, grove: GroveStandIn) -> None:
     grove.apply(clique_set("g", clique("worker", 2), namespace=cluster.namespace))
     grove.settle()
-    done = run("status", "--kubeconfig", str(cluster.kubeconfig()), "-o", "json")
+    done = call("status", "--kubeconfig", str(cluster.kubeconfig()), "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     (gang,) = json.loads(done.stdout)["podGangs"]
     assert (gang["name"], gang["pods"], gang["bound"], gang["minimum"]) == ("g-0", 2, 0, 2)
     assert gang["scheduled"] == "Unknown"
-    assert "g-0" in run("status", "--kubeconfig", str(cluster.kubeconfig())).stdout
+    assert "g-0" in call("status", "--kubeconfig", str(cluster.kubeconfig())).stdout
 
 
 def test_an_interrupt_ends_a_watch_without_a_complaint(
@@ -78,9 +69,9 @@ def test_an_interrupt_ends_a_watch_without_a_complaint(
     assert (process.returncode, stderr) == (0, b"")
 
 
-def test_a_cluster_that_is_not_reached_ends_with_three(tmp_path: Path) -> None:
+def test_a_cluster_that_is_not_reached_ends_with_three(call: Call, tmp_path: Path) -> None:
     for command in ("status", "plan --live"):
-        done = run(*command.split(), "--kubeconfig", str(tmp_path / "none"))
+        done = call(*command.split(), "--kubeconfig", str(tmp_path / "none"))
         assert done.returncode == 3
         assert "the cluster could not be read" in done.stderr
         assert str(tmp_path / "none") in done.stderr
@@ -98,9 +89,9 @@ def test_a_live_cluster_is_asked_for_every_kind_that_is_read_but_those_that_make
     assert {name for _, name in left} == made_of | plain
 
 
-def test_files_and_a_live_cluster_do_not_go_together() -> None:
-    assert run("plan", "--live", "-f", "x").returncode == 2
-    assert run("plan").returncode == 2
+def test_files_and_a_live_cluster_do_not_go_together(call: Call) -> None:
+    assert call("plan", "--live", "-f", "x").returncode == 2
+    assert call("plan").returncode == 2
 
 
 def test_only_pods_of_the_scheduler_wait() -> None:

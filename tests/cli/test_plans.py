@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.cli.command import run
+from tests.cli.command import Call
 
 Body = dict[str, Any]
 
@@ -45,10 +45,10 @@ def gang(name: str, pods: int, required: str, **spec: Any) -> list[Body]:
     ]
 
 
-def plan(*bodies: Body) -> tuple[Body, str]:
+def plan(call: Call, *bodies: Body) -> tuple[Body, str]:
     """The proven answer to objects that come as one List on standard input, and warnings."""
     items = {"apiVersion": "v1", "kind": "List", "items": bodies}
-    done = run("plan", "-f", "-", "-o", "json", "--time-limit", "60s", stdin=json.dumps(items))
+    done = call("plan", "-f", "-", "-o", "json", "--time-limit", "60s", stdin=json.dumps(items))
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["termination"]["gap"] == 0
@@ -59,7 +59,7 @@ def nodes_of(answer: Body, gang: str) -> set[str]:
     return {b["node"] for b in answer["bindings"] if b["podGang"] == gang}
 
 
-def test_the_order_of_init_containers_and_sidecars_decides() -> None:
+def test_the_order_of_init_containers_and_sidecars_decides(call: Call) -> None:
     # A sidecar of 2 cores, an init container of 4 and a main one of 3. The sidecar first: both
     # run beside each other, max(2 + 4, 2 + 3) = 6. Last: max(4, 2 + 3) = 5. A node has 11.
     main = container("main", cpu=3)
@@ -67,6 +67,7 @@ def test_the_order_of_init_containers_and_sidecars_decides() -> None:
     init = container("init", cpu=4)
     host = "kubernetes.io/hostname"
     answer, _ = plan(
+        call,
         node("n1", cpus=11),
         node("n2", cpus=11),
         *gang("first", 2, host, containers=[main], initContainers=[sidecar, init]),
@@ -78,7 +79,7 @@ def test_the_order_of_init_containers_and_sidecars_decides() -> None:
     assert "1 of 2 pods of 6 cpu" in reason["message"]
 
 
-def test_each_set_lands_on_the_hardware_of_its_own_topology() -> None:
+def test_each_set_lands_on_the_hardware_of_its_own_topology(call: Call) -> None:
     # The same GPUs, under two bindings: domains of 2 nodes here and of 4 there, one free each.
     def binding(name: str, *levels: tuple[str, str]) -> Body:
         return {
@@ -109,6 +110,7 @@ def test_each_set_lands_on_the_hardware_of_its_own_topology() -> None:
         }
 
     answer, warnings = plan(
+        call,
         *(node(f"h{i}", {"h/block": "hb", "h/rack": f"hr{i // 2}"}) for i in range(4)),
         *(node(f"g{i}", {"g/nvlink-domain": "gd"}) for i in range(4)),
         binding("hopper", ("block", "h/block"), ("rack", "h/rack")),
@@ -122,7 +124,7 @@ def test_each_set_lands_on_the_hardware_of_its_own_topology() -> None:
     assert "ConfigMap" in warnings
 
 
-def test_a_volume_that_keeps_a_pod_out_is_named_by_its_claim() -> None:
+def test_a_volume_that_keeps_a_pod_out_is_named_by_its_claim(call: Call) -> None:
     """The volumes of two pods are in two racks, and the gang needs one."""
     rack = "example.com/rack"
     objects: list[Body] = [node(f"n-{r}", {rack: r}) for r in ("r1", "r2")]
@@ -149,14 +151,14 @@ def test_a_volume_that_keeps_a_pod_out_is_named_by_its_claim() -> None:
                 "spec": {"nodeAffinity": {"required": terms}},
             },
         ]
-    answer, _ = plan(*objects, *members)
+    answer, _ = plan(call, *objects, *members)
     [result] = answer["podGangs"]
     assert result["reasons"][0]["message"].endswith(
         f" (required level {rack}). PersistentVolumeClaims data-0 and data-1 tie pods to nodes."
     )
 
 
-def test_a_gang_of_koordinator_is_relaxed_to_the_next_layer() -> None:
+def test_a_gang_of_koordinator_is_relaxed_to_the_next_layer(call: Call) -> None:
     """Two blocks of one spine hold a pod each; no other label names the layer above."""
     layers = [
         {"topologyLayer": "SpineLayer", "labelKey": ["spine"]},
@@ -190,6 +192,6 @@ def test_a_gang_of_koordinator_is_relaxed_to_the_next_layer() -> None:
         ),
     ]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    done = run("explain", "-f", "-", "-o", "json", "--gang", "ml/two", stdin=text)
+    done = call("explain", "-f", "-", "-o", "json", "--gang", "ml/two", stdin=text)
     [relaxed] = [r for r in json.loads(done.stdout)["remedies"] if r["kind"] == "RELAX"]
     assert (relaxed["level"], relaxed["to"], relaxed["proven"]) == ("block", "spine", True)

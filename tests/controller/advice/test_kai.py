@@ -225,7 +225,8 @@ def test_gated_pods_go_when_their_requests_have_stood(kai: Cluster, service: str
                 "failedAttempts", 0
             )
         kai.wait_until(lambda: binder.requests != [], "the first is bound")
-        assert time.monotonic() - begin > 2.5
+        # They are seen a little late; without a wait it is done at once.
+        assert time.monotonic() - begin > 1.5
         kai.wait_until(lambda: len(kai.bound()) == 3 and is_over(kai), "the gang is bound")
 
 

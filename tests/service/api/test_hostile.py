@@ -31,12 +31,15 @@ from placement_service.api.tracing import UNTRACED
 from placement_service.api.wire.placements import parse_placement
 from placement_service.api.wire.requests import request_to_proto
 from placement_service.judge.verify import verify
-from tests.service.api.serving import EVER_MORE, Running, details, running, solver_ids
+from tests.service.api.serving import Running, details, running, solver_ids
 from tests.service.questions import message, open_snapshot, request
 from tests.waiting import LONG, wait_until
 
 COMPUTE = "/placement.v1.PlacementService/ComputePlacement"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+
+#: Answers that may be late, for a machine stands still at times, before it is our fault.
+TRIES = 10
 
 
 @contextmanager
@@ -78,7 +81,7 @@ def health(channel: grpc.Channel) -> int:
 def test_a_late_stage_costs_what_it_would_have_added_and_no_more() -> None:
     question = request(open_snapshot(), time_limit=1.0)
     with running("halting") as service:
-        for _ in EVER_MORE:
+        for _ in range(TRIES):
             begin = time.monotonic()
             placement = service.compute(request_to_proto(question))
             took = time.monotonic() - begin
@@ -97,7 +100,7 @@ def test_a_late_stage_costs_what_it_would_have_added_and_no_more() -> None:
 def test_a_request_that_is_not_read_in_time_places_nothing() -> None:
     there = message(open_snapshot(), time_limit=1.0)
     with running("moving") as service:
-        for _ in EVER_MORE:
+        for _ in range(TRIES):
             (pid,) = service.server.process_ids()
             os.kill(pid, signal.SIGSTOP)
             begin = time.monotonic()
