@@ -87,11 +87,25 @@ def test_higher_priority_goes_first_and_with_eviction_at_once(ask: Ask) -> None:
 
 
 def test_a_trace_is_csv_with_a_header() -> None:
-    text = "name,submit,duration,pods,gpus,minimum,required\nb,5,10,4,8,2,rack\n,1,1,1,0,,\n"
+    text = "name,submit,duration,pods,gpus,minimum,required\nB_1,5,10,4,8,2,rack\n,1,1,1,0,,\n"
     assert read_jobs(text.splitlines()) == (
         Job("job-3", 1, 1, 1, 0, 1),
-        Job("b", 5, 10, 4, 8, 2, "rack"),
+        Job("B_1", 5, 10, 4, 8, 2, "rack"),
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("a,0,1,1,1,3000000000", "priority must be from -2147483648 to 2147483647"),
+        ("a,0,1,2000000000,1,0", "pods must be at most 1000000"),
+        ("a,0,1,1,99999999999999999999,0", "gpus at most 9007199254740992"),
+        ("job 1,0,1,1,1,0", "name must be letters, digits"),
+    ],
+)
+def test_what_the_service_would_not_take_is_named_with_its_line(line: str, told: str) -> None:
+    with pytest.raises(ValueError, match=f"line 2: .*{told}"):
+        read_jobs(["name,submit,duration,pods,gpus,priority", line])
 
 
 def test_every_wrong_line_of_a_trace_is_named() -> None:

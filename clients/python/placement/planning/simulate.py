@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import heapq
+import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -43,6 +44,12 @@ _BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _NAMESPACE: Final = "simulation"
 #: Evicted jobs start anew; a job that never ends must not keep the trace from ending.
 _MOST_STARTS: Final = 100
+
+#: What the service takes.
+_MOST_PODS: Final = 1_000_000
+_MOST_GPUS: Final = 2**53
+#: The pods of a job have its name and a number behind.
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,240}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,15 +262,23 @@ def _job(row: dict[str, str], number: int) -> Job:
         raise ValueError("pods must be at least 1, gpus not negative, minimum from 1 to pods")
     if not (0 <= submit < 1e10 and 0 < duration < 1e10):
         raise ValueError("submit must not be negative, and duration must be positive")
+    if pods > _MOST_PODS or gpus > _MOST_GPUS:
+        raise ValueError(f"pods must be at most {_MOST_PODS}, gpus at most {_MOST_GPUS}")
+    name = row.get("name") or f"job-{number}"
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"name must be letters, digits, '-', '_' and '.', not {name!r}")
+    priority = _number(row, "priority", int) if row.get("priority") else 0
+    if not -(2**31) <= priority < 2**31:
+        raise ValueError(f"priority must be from {-(2**31)} to {2**31 - 1}, not {priority}")
     return Job(
-        name=row.get("name") or f"job-{number}",
+        name=name,
         submit=submit,
         duration=duration,
         pods=pods,
         gpus=gpus,
         minimum=minimum,
         required=row.get("required") or "",
-        priority=_number(row, "priority", int) if row.get("priority") else 0,
+        priority=priority,
         queue=row.get("queue") or "",
     )
 
