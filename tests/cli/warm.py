@@ -16,6 +16,7 @@ import gc
 import importlib
 import os
 import pkgutil
+import select
 import signal
 import socket
 import subprocess
@@ -47,7 +48,6 @@ def warm(*after: str) -> Iterator[list[str]]:
     """The words that the arguments of `placementctl` are to follow; `after` are added to these."""
     with tempfile.TemporaryDirectory() as folder:
         address = f"{folder}/warm"
-        # The name appears when somebody listens.
         with subprocess.Popen(
             [sys.executable, "-m", "tests.cli.warm", address, *after],
             stdin=subprocess.PIPE,
@@ -55,14 +55,10 @@ def warm(*after: str) -> Iterator[list[str]]:
             cwd=Path(__file__).parents[2],
             env=environment(),
         ) as process:
-            assert process.stdin is not None
             assert process.stdout is not None
             assert process.stdout.readline() == b"loaded\n"
-            try:
-                # Neither site-packages nor variables, which take longest to look at.
-                yield [sys.executable, "-S", "-E", "-c", _CALL, address]
-            finally:
-                process.kill()
+            # Neither site-packages nor variables, which take longest to look at.
+            yield [sys.executable, "-S", "-E", "-c", _CALL, address]
 
 
 def _serve(address: str, *after: str) -> int:
@@ -79,6 +75,10 @@ def _serve(address: str, *after: str) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         print("loaded", flush=True)
         while True:
+            ready, _, _ = select.select([listening, sys.stdin], [], [])
+            if sys.stdin in ready:
+                # It was closed: whoever called is done, or dead.
+                return 0
             call, _ = listening.accept()
             if os.fork() == 0:
                 break
