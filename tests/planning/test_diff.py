@@ -119,6 +119,17 @@ def test_what_is_no_answer_is_refused(wrong: dict[str, Any]) -> None:
         difference(wrong, answer({}, {}))
 
 
+@pytest.mark.parametrize("tiers", [5, {"tier": "admitted"}, [7], [{"tier": "a", "value": "x"}]])
+def test_tiers_without_numbers_are_not_compared(tiers: object) -> None:
+    """And a name of a node that is a number is still a name."""
+    wrong = {**answer({"a": True}, {"a": "n1"}), "objective": tiers}
+    wrong["bindings"] = [{**wrong["bindings"][0], "node": 7}]
+    found = difference(answer({"a": True}, {"a": "n1"}), wrong)
+    assert [tier.after for tier in found.tiers] == [None]
+    assert found.moved == (Moved("ml/a", 1, ("n1",), ("7",)),)
+    assert as_text(found)
+
+
 def test_the_first_difference_names_its_place() -> None:
     one, other = answer({"a": True}, {"a": "n1"}), answer({"a": True}, {"a": "n2"})
     assert first_difference(one, other) == "bindings[0].node: 'n1', 'n2'"

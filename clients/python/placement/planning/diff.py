@@ -193,7 +193,7 @@ def _nodes(answer: Answer) -> dict[str, dict[str, str]]:
     try:
         for binding in answer.get("bindings") or ():
             gang = f"{binding['namespace']}/{binding['podGang']}"
-            found[gang][binding["pod"]] = binding["node"]
+            found[gang][str(binding["pod"])] = str(binding["node"])
     except (KeyError, TypeError) as error:
         raise ValueError(f"is not an answer: an entry of bindings lacks {error}") from error
     return dict(found)
@@ -256,10 +256,13 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _tiers(before: Answer, after: Answer) -> tuple[TierChange, ...]:
     def values(answer: Answer) -> dict[str, float]:
+        tiers = answer.get("objective")
         return {
             str(tier["tier"]): tier["value"]
-            for tier in answer.get("objective") or ()
-            if isinstance(tier, Mapping) and "tier" in tier and "value" in tier
+            for tier in (tiers if isinstance(tiers, list) else ())
+            if isinstance(tier, Mapping)
+            and "tier" in tier
+            and isinstance(tier.get("value"), int | float)
         }
 
     first, second = values(before), values(after)
