@@ -150,7 +150,8 @@ class GangUnits:
         if count <= 0:
             return 0
         if self.is_one_by_one(pod_class):
-            return self._one_by_one(demand, count, region)
+            done = self._at_once(demand, count, region)
+            return self._one_by_one(demand, count, region) if done is None else done
         chosen = self.topology.choice.best(self.residual, pod_class, region, count)
         if not len(chosen.nodes):
             return 0
@@ -181,6 +182,50 @@ class GangUnits:
             done += 1
         return done
 
+    def _at_once(self, demand: int, count: int, region: Region) -> int | None:
+        """Up to `count` units on the best nodes, as many in each domain as every rule lets in;
+        returns how many, None where some rule wants to look at each of them.
+        """
+        pod_class = self.gang.demands[demand].pod_class
+        done = 0
+        while done < count:
+            self.check_time()
+            chosen = self._surely(pod_class, count - done, region)
+            if chosen is None:
+                return None
+            if not len(chosen.nodes):
+                break
+            # With these there, rules may let in more.
+            self.take(demand, *chosen)
+            done += int(chosen.counts.sum())
+        return done
+
+    def _surely(self, pod_class: ClassIdx, count: int, region: Region) -> Chosen | None:
+        """The best nodes for units of a class that rules let in whatever comes elsewhere; None
+        where a rule does not say.
+        """
+        fits = self.residual.row(pod_class)
+        nodes = fits.nonzero()[0] if region.nodes is None else region.nodes[fits[region.nodes] > 0]
+        limits: list[tuple[Ints, Ints]] = []
+        for rule, load in self.residual.loads_of(pod_class):
+            most = rule.surely(load, pod_class)
+            if most is None:
+                return None
+            if most.min() < count:
+                domain = self.problem.levels[rule.level].domain
+                limits.append((domain, most))
+                nodes = nodes[most[domain[nodes]] > 0]
+        nodes = nodes[
+            self.topology.choice.keys(self.residual, pod_class, nodes).argsort(kind="stable")
+        ]
+        takes = np.minimum(fits[nodes], count)
+        for domain, most in limits:
+            takes = _at_most(takes, domain[nodes], most)
+        before = takes.cumsum() - takes
+        takes = np.minimum(takes, np.maximum(0, count - before))
+        used = takes > 0
+        return Chosen(nodes[used], takes[used])
+
     def _crowding(self, pod_class: ClassIdx, nodes: Ints) -> Ints:
         """How much the rules of the pod class would avoid the nodes' domains."""
         total = np.zeros(len(nodes), dtype=np.int64)
@@ -204,3 +249,15 @@ class GangUnits:
                 tightest = int(holds[np.argmin(room[holds])])
                 region = self.topology.narrowed(region, rule.level, tightest)
         return region
+
+
+def _at_most(takes: Ints, domain: Ints, most: Ints) -> Ints:
+    """The first units that nodes take, with no more in each domain than its most [D + 1]."""
+    order = domain.argsort(kind="stable")
+    taken = takes[order]
+    before = taken.cumsum() - taken
+    first = np.searchsorted(domain[order], domain[order])
+    left = most[domain[order]] - (before - before[first])
+    result = np.empty_like(takes)
+    result[order] = np.clip(taken, 0, np.maximum(0, left))
+    return result

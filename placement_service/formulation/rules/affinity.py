@@ -56,6 +56,11 @@ class Affinity(Rule):
             near = pods[0] > 0 if pods[0].any() else ~near
         return Ceiling(np.append(np.where(near, NO_CEILING, 0), 0), together)
 
+    def surely(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
+        if self.carriers[pod_class]:
+            return None
+        return np.full(pods.shape[1] + 1, NO_CEILING)
+
     def comes_late(self, pod_class: ClassIdx) -> bool:
         return bool(self.carriers[pod_class])
 

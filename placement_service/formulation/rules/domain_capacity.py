@@ -37,5 +37,9 @@ class DomainCapacity(Rule):
         left = np.maximum(0, self.capacity - pods[0]) // self.weight[pod_class]
         return Ceiling(np.append(left, NO_CEILING))
 
+    def surely(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
+        ceiling = self.ceiling(pods, pod_class, ())
+        return super().surely(pods, pod_class) if ceiling is None else ceiling.by_domain
+
     def widen(self, bundles: Sequence[Bundle]) -> Self:
         return type(self)(self.level, pad(self.weight, bundles), self.capacity)

@@ -5,8 +5,8 @@ sort of rule it is; what a rule posts to CP-SAT stands under its name in `cp_sat
 
     formulation   `formulate` in the rule's module makes it from the request; `widen`
     heuristic     `tracked`, `open_domains`, `holds` over the pods counted so far, and how
-                  to place pods under it: `closes_for_good`, `is_about_others`, `comes_late`,
-                  `crowding`, `shares_one_domain`
+                  to place pods under it: `closes_for_good`, `is_about_others`, `surely`,
+                  `comes_late`, `crowding`, `shares_one_domain`
     explanation   `ceiling`: at most so many more pods in each domain
 """
 
@@ -80,6 +80,17 @@ class Rule(ABC):
     def is_about_others(self, pod_class: ClassIdx) -> bool:
         """Whether pods of the class close no domain to each other, nor open one."""
         return False
+
+    def surely(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
+        """So many more pods of the class go into each domain, and on nodes in none [D + 1], however
+        many of them come elsewhere; None where that is not so simple, or they should not all go
+        where there is room.
+        """
+        if not self.is_about_others(pod_class):
+            return None
+        opened = self.open_domains(pods, pod_class)
+        every = np.full(pods.shape[1] + 1, NO_CEILING)
+        return every if opened is None else np.where(opened, every, 0)
 
     def comes_late(self, pod_class: ClassIdx) -> bool:
         """Whether pods of the class should be placed after others of their gang."""

@@ -13,7 +13,7 @@ from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.levels import Level
 from placement_service.formulation.rules.draft import RuleDraft
-from placement_service.formulation.rules.protocol import Bundle, Rule, pad
+from placement_service.formulation.rules.protocol import NO_CEILING, Bundle, Rule, pad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +55,19 @@ class Spread(Rule):
         )
 
     def _floor(self, counts: Ints) -> int:
-        if self.floor_is_zero or not self.eligible.any():
+        if self.floor_is_zero:
             return 0
-        return int(counts[self.eligible].min())
+        least = int(counts.min(where=self.eligible, initial=NO_CEILING))
+        return least if least < NO_CEILING else 0
+
+    def surely(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
+        if self.carriers[pod_class]:
+            # They are spread as evenly as that goes.
+            return None
+        counts = self.base + pods[0]
+        # More pods elsewhere only raise the floor.
+        left = np.maximum(0, self.max_skew + self._floor(counts) - counts)
+        return np.append(np.where(pods[1] + pods[2] > 0, left, NO_CEILING), NO_CEILING)
 
     def crowding(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
         return np.append(self.base + pods[0], 0) if self.carriers[pod_class] else None

@@ -12,7 +12,7 @@ from placement_service.formulation.indices import NodeIdx
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from tests.scenario import Group, Scenario, near
+from tests.scenario import Group, Scenario, near, spread
 
 RACKS = "r1: x1=8 x2=8 | r2: x3=8 x4=8 | r3: x5=8 x6=8 | r4: x7=8 x8=8"
 
@@ -90,8 +90,23 @@ def test_pods_that_only_avoid_others_are_placed_together(monkeypatch: pytest.Mon
     assert not one_by_one
     assert not set(first) & set(second)
     apart = Group("w", pods=2, gpus=1, labels={"app": "c"}, away=(near("rack", app="c"),))
-    placed(Scenario(RACKS).gang("c", apart))
-    assert one_by_one
+    (nodes,) = placed(Scenario(RACKS).gang("c", apart))
+    assert not one_by_one
+    assert len({node // 2 for node in nodes}) == 2
+
+
+def test_pods_that_are_only_counted_are_placed_together_within_the_skew_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one_by_one = counted(monkeypatch, "_one_by_one")
+    even = Group("w", pods=4, gpus=1, labels={"app": "x"}, spread=(spread("rack", 2, app="x"),))
+    crowd = Group("w", pods=8, gpus=1, labels={"app": "x"})
+    first, second = placed(Scenario(RACKS).gang("even", even).gang("crowd", crowd))
+    # The spread ones alone look at each rack again after each pod.
+    assert len(one_by_one) == 1
+    assert len(first) == 4
+    # Each rack may have two more than the one with the fewest.
+    assert {node // 2 for node in second} == {0, 1, 2, 3}
 
 
 def test_domains_without_room_for_all_groups_together_are_not_tried() -> None:
