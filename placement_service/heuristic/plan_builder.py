@@ -7,6 +7,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -79,8 +80,8 @@ class Builder:
         plan: dict[GangIdx, Units] = dict(start or {})
         residual.take_plan(plan)
         chosen = set(first)
-        before, self.until = self.until, min(self.until, until)
-        try:
+        # All gangs that are placed when time is up are whole; the others wait.
+        with suppress(OutOfTime), self.ending(until):
             if layout is not None and rng is not None:
                 residual.slots_left = layout.slots(rng)
                 aimed = [g for g in self.problem.pending if g.index in chosen]
@@ -89,12 +90,16 @@ class Builder:
             for gangs, extended in self._turns(order, chosen):
                 self._add_all(residual, plan, gangs)
                 self.add_extras(residual, plan, extended)
-        except OutOfTime:
-            # All gangs placed so far are whole; the others wait.
-            pass
+        return plan
+
+    @contextmanager
+    def ending(self, until: float) -> Iterator[None]:
+        """Within the block nothing is tried past that time: then OutOfTime is raised."""
+        before, self.until = self.until, min(self.until, until)
+        try:
+            yield
         finally:
             self.until = before
-        return plan
 
     def _turns(self, order: Order, chosen: set[GangIdx]) -> Iterator[tuple[list[Gang], list[Gang]]]:
         """Pending gangs whose minimums are placed, then gangs whose extras are.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from placement_service.cp_sat.linear_model import Floats
 from placement_service.cp_sat.victim_model import VictimModel
@@ -10,6 +11,7 @@ from placement_service.cp_sat.victim_target import target_of
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, has_minimum
 from placement_service.formulation.tiers.admitted import Admitted
+from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.orders import narrowest_first, orders
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -18,6 +20,12 @@ from placement_service.search.incumbent import State
 
 def aim(state: State, model: VictimModel, values: Floats) -> None:
     """Makes the plan that a solution describes, and takes it if it is better."""
+    with suppress(OutOfTime), state.builder.ending(state.deadline):
+        accept_filled(state, _aimed(state, model, values))
+
+
+def _aimed(state: State, model: VictimModel, values: Floats) -> Plan:
+    """The plan that a solution describes. Raises OutOfTime."""
     target = target_of(model, values)
     problem, builder, hardest = state.problem, state.builder, narrowest_first(state.problem)
     gangs = problem.gangs
@@ -50,7 +58,7 @@ def aim(state: State, model: VictimModel, values: Floats) -> None:
         left.sort(key=hardest)
         for gang in (g for g in left if plan.get(g.index, ()) != g.home):
             builder.move(residual, plan, gang)
-    accept_filled(state, plan)
+    return plan
 
 
 def accept_filled(state: State, plan: Plan) -> None:

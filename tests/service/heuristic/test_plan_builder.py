@@ -15,6 +15,7 @@ from placement_service.heuristic.gang_placer import GangPlacer
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.regions import EVERYWHERE, Region
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 from tests.scenario import Scenario
 from tests.waiting import LONG
 
@@ -62,3 +63,11 @@ def test_a_plan_ends_with_its_time() -> None:
     assert not builder.build(lambda gang: gang.index, until=time.monotonic() - 1)
     assert builder.until == math.inf
     assert len(builder.build(lambda gang: gang.index)) == 3
+
+
+def test_nothing_is_tried_past_the_end_of_a_block() -> None:
+    problem = formulate(Scenario("x1=8").gang("a", pods=1, gpus=8).snapshot(), Policy())
+    builder, residual, (gang,) = Builder(problem), ResidualCapacity(problem), problem.pending
+    with pytest.raises(OutOfTime), builder.ending(0.0):
+        builder.place(residual, gang)
+    assert builder.place(residual, gang) is not None
