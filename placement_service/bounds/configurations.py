@@ -118,6 +118,11 @@ class Configurations:
         """Whether nodes of one domain do not accept the same."""
         return any(sum(n > 0 for n in s.nodes) > 1 for s in self.signatures)
 
+    @property
+    def several(self) -> bool:
+        """Whether there are units that not all nodes accept."""
+        return len(self.accepts) > 1
+
     # --- shapes and kinds -----------------------------------------------------------
 
     def _learn_shape(self, pod_classes: tuple[int, ...], masks: list[Bools]) -> None:

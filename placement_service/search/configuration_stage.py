@@ -19,17 +19,17 @@ from placement_service.search.lexicographic import descend
 from placement_service.search.plan_columns import plan_columns
 
 
-def settle_configurations(state: State) -> bool:
+def settle_configurations(state: State, *, assigned: bool = False) -> bool:
     """Bounds and plans of what gets room, where rows leave that open and nodes of a domain are
-    unlike.
+    unlike, or those of different domains are and no blocks were `assigned`.
 
     Returns whether it found a better plan.
     """
     if state.open_tier not in (TierName.ADMITTED, TierName.WAITING) or state.left <= 0:
         return False
     found = state.configurations
-    if found is None or not found.unlike:
-        # Rows say nearly the same.
+    if found is None or not (found.unlike or (found.several and not assigned)):
+        # Rows say nearly the same, and plans are found otherwise.
         return False
     state.phase = "configure"
     with state.ground.configuration_master() as master:

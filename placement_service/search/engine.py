@@ -241,7 +241,7 @@ def _improve(state: State) -> None:
                 by_nodes = settle_loose(state, plans=True, most_named=few)
         with stage(Stage.CONFIGURE):
             # Placing gangs one after another does not come near.
-            configured = settle_configurations(state)
+            configured = settle_configurations(state, assigned=assigned)
         with stage(Stage.FILL):
             fill_unlike_blocks(state)
         with stage(Stage.DECODE):

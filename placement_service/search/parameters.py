@@ -149,10 +149,10 @@ class SearchParameters:
     #: Blocks for all gangs at once: attempts, guesses in each with all gangs whole, guesses with
     #: the same ones torn, and how many may be torn before it is given up.
     assign_attempts: int = 6
-    #: The share of the time that guesses may take, and where nodes of one rack are unlike: there
+    #: The share of the time that guesses may take, and where nodes of one block are unlike: there
     #: they often fail, and configurations need the time.
     assign_share: float = 0.5
-    assign_share_unlike: float = 0.25
+    assign_share_varied: float = 0.25
     #: The least share of all nodes that no rack binds, and where nodes of one rack are unlike.
     assign_loose_share: float = 0.05
     assign_loose_share_unlike: float = 0.15

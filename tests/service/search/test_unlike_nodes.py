@@ -61,6 +61,22 @@ def test_a_gang_is_cut_into_the_parts_that_its_class_asks_for() -> None:
         assert pieces == {k: n for k, n in enumerate(parts.tolist()) if n}
 
 
+def test_fillings_come_of_pools_by_rack_where_no_blocks_were_found() -> None:
+    snapshot = Instance("pools", {"blocks": 3, "gangs": 40, "scattered": 1}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    count(state)
+    assert not settle_configurations(state, assigned=True)
+    assert settle_configurations(state, assigned=False)
+    assert state.worth.values[0] == state.bounds[0]
+
+
+def test_alike_nodes_need_no_configurations() -> None:
+    snapshot = Instance("rack_parts", {"blocks": 3, "gangs": 40}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    count(state)
+    assert not settle_configurations(state, assigned=False)
+
+
 def test_where_cheap_configurations_lack_much_all_that_a_better_filling_may_use_are_tried() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
     state = begun(formulate(snapshot, POLICY))
