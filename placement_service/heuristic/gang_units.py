@@ -18,6 +18,9 @@ from placement_service.heuristic.node_choice import Chosen
 from placement_service.heuristic.regions import EVERYWHERE, Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
+#: What a pod in a domain counts in a key: more than all else.
+_CROWDED = 1 << 50
+
 
 class OutOfTime(Exception):
     """There is no time left to place the gang."""
@@ -176,11 +179,36 @@ class GangUnits:
             if not len(chosen):
                 break
             key = self.topology.choice.keys(self.residual, pod_class, chosen)
-            key = key + self._crowding(pod_class, chosen) * (1 << 50)
-            best = int(chosen[np.argmin(key)])
-            self.take(demand, np.array([best]), np.ones(1, dtype=np.int64))
-            done += 1
+            key = key + self._crowding(pod_class, chosen) * _CROWDED
+            best = self._one_in_each(pod_class, chosen, key)[: count - done]
+            self.take(demand, best, np.ones(len(best), dtype=np.int64))
+            done += len(best)
         return done
+
+    def _one_in_each(self, pod_class: ClassIdx, nodes: Ints, key: Ints) -> Ints:
+        """The best node; where one rule spreads the pods, and others surely let them in, the best
+        of each domain that is as little crowded, which would come next.
+        """
+        best: Ints = nodes[[key.argmin()]]
+        rules = self.residual.loads_of(pod_class)
+        spread = [rule for rule, _ in rules if rule.spreads(pod_class)]
+        if len(spread) != 1:
+            return best
+        limits: list[tuple[Ints, Ints]] = []
+        for rule, load in rules:
+            most = None if rule is spread[0] else rule.surely(load, pod_class)
+            if most is not None:
+                limits.append((self.problem.levels[rule.level].domain, most))
+            elif rule is not spread[0]:
+                return best
+        order = key.argsort(kind="stable")
+        order = order[key[order] // _CROWDED == key[order[0]] // _CROWDED]
+        domain = self.problem.levels[spread[0].level].domain[nodes[order]]
+        nodes = nodes[order[np.sort(np.unique(domain, return_index=True)[1])]]
+        takes = np.ones(len(nodes), dtype=np.int64)
+        for place, most in limits:
+            takes = _at_most(takes, place[nodes], most)
+        return nodes[takes > 0]
 
     def _at_once(self, demand: int, count: int, region: Region) -> int | None:
         """Up to `count` units on the best nodes, as many in each domain as every rule lets in;

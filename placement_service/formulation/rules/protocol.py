@@ -6,7 +6,7 @@ sort of rule it is; what a rule posts to CP-SAT stands under its name in `cp_sat
     formulation   `formulate` in the rule's module makes it from the request; `widen`
     heuristic     `tracked`, `open_domains`, `holds` over the pods counted so far, and how
                   to place pods under it: `closes_for_good`, `is_about_others`, `surely`,
-                  `comes_late`, `crowding`, `shares_one_domain`
+                  `comes_late`, `spreads`, `crowding`, `shares_one_domain`
     explanation   `ceiling`: at most so many more pods in each domain
 """
 
@@ -94,6 +94,10 @@ class Rule(ABC):
 
     def comes_late(self, pod_class: ClassIdx) -> bool:
         """Whether pods of the class should be placed after others of their gang."""
+        return False
+
+    def spreads(self, pod_class: ClassIdx) -> bool:
+        """Whether each pod of the class crowds its domain for the next one."""
         return False
 
     def crowding(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:

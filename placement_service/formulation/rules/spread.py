@@ -69,6 +69,9 @@ class Spread(Rule):
         left = np.maximum(0, self.max_skew + self._floor(counts) - counts)
         return np.append(np.where(pods[1] + pods[2] > 0, left, NO_CEILING), NO_CEILING)
 
+    def spreads(self, pod_class: ClassIdx) -> bool:
+        return bool(self.carriers[pod_class] and self.counted[pod_class])
+
     def crowding(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
         return np.append(self.base + pods[0], 0) if self.carriers[pod_class] else None
 

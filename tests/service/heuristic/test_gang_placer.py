@@ -109,6 +109,16 @@ def test_pods_that_are_only_counted_are_placed_together_within_the_skew_of_other
     assert {node // 2 for node in second} == {0, 1, 2, 3}
 
 
+def test_pods_that_are_spread_take_one_place_in_each_domain_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = counted(monkeypatch, "_one_in_each")
+    even = Group("w", pods=8, gpus=8, labels={"app": "x"}, spread=(spread("rack", app="x"),))
+    (nodes,) = placed(Scenario(RACKS).gang("even", even))
+    assert sorted(nodes) == list(range(8))
+    assert len(looked) == 2
+
+
 def test_domains_without_room_for_all_groups_together_are_not_tried() -> None:
     small = " | ".join(f"r{i}: x{i}a=8 x{i}b=8" for i in range(10))
     groups = Group("a", pods=2, gpus=6), Group("b", pods=2, gpus=4)
