@@ -26,12 +26,16 @@ def as_data(found: ComputeRepackingResponse, warnings: Iterable[Problem]) -> Jso
                 "to": node_name(move.to_node),
             }
         )
-    told: Json = {"impossible": True} if found.pods.impossible else {}
+    value = found.pods.value if found.pods.HasField("value") else None
+    told: Json = {}
+    if found.pods.impossible:
+        # Nothing moves.
+        value, told = 0, {"impossible": True}
     return {
         "moves": moves,
         "freed": list(found.freed),
         "pods": {
-            "value": found.pods.value if found.pods.HasField("value") else None,
+            "value": value,
             "bound": found.pods.bound if found.pods.HasField("bound") else None,
         },
         **told,
