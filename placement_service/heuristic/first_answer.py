@@ -93,7 +93,7 @@ def first_answer(
         if several_move:
             # What counts most is who finds free nodes, so all are placed at once.
             best = _better(problem, best, _jointly(builder, first, soon=half, until=deadline))
-        if not _has_all(problem, best):
+        if not _has_all(problem, best) and time.monotonic() <= builder.until:
             best = _better(problem, best, _with_victims(builder, home, first, until=deadline))
             # Without moves those that come first by the goals may have lost their room to others.
             again = second if several_move else in_turn

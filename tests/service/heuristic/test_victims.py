@@ -21,9 +21,10 @@ from placement_service.entities.request import (
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.named_plan import NamedPlan, name_plan
-from placement_service.formulation.plan import Units
+from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import UnitsOnNode
+from placement_service.heuristic import first_answer as first_answers
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.heuristic.orders import narrowest_first
 from placement_service.heuristic.plan_builder import Builder
@@ -78,6 +79,17 @@ def test_a_gang_of_higher_priority_gets_the_room_of_victims_before_a_larger_one(
     large = replace(gang("large", pods=2, gpus=8), priority=50)
     plan = first_plan(cluster(*victims, large, urgent(), nodes=2), PREEMPT)
     assert {b.gang for b in plan.bindings} == {urgent().name}
+
+
+def test_no_room_is_made_once_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(*_: object, **__: object) -> Plan:
+        raise AssertionError("room was made")
+
+    monkeypatch.setattr(first_answers, "make_room", made)
+    monkeypatch.setattr(first_answers, "LEAST_SECONDS", 0.0)
+    second = replace(gang("second", pods=1, gpus=8), priority=100)
+    problem = formulate(cluster(running("old", "n0", gpus=8), urgent(), second), PREEMPT)
+    assert first_answer(problem, deadline=0.0).tiers[0].value == 0
 
 
 def test_what_is_in_the_way_is_moved() -> None:
