@@ -125,7 +125,7 @@ class _Explainer:
         )
         self._levels = LevelReasons(snapshot, problem)
         self._queue_names = {q.name for q in snapshot.queues}
-        self._reserved = ReservationReasons(snapshot, problem, rules)
+        self._reserved = ReservationReasons(snapshot, problem, rules, deadline)
         self._queues = QueueReasons(problem, self.plan)
         self._extras = Extras(self.shortfalls, self.after, solution, self.plan)
         self._builder: Builder | None = None

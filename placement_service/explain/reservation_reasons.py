@@ -16,6 +16,7 @@ from placement_service.explain.capacity_bounds import Headroom, Kinds
 from placement_service.explain.capacity_reasons import Shortfalls
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules.reservation_owners import Ownership
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -27,9 +28,14 @@ _NO_ROOM = "has no room for them"
 
 
 class ReservationReasons:
-    """Counts the same gangs on the same nodes, as if nothing were held."""
+    """Counts the same gangs on the same nodes, as if nothing were held. What fits their devices is
+    tried out until the deadline.
+    """
 
-    def __init__(self, snapshot: Snapshot, problem: Problem, rules: NodeRules) -> None:
+    def __init__(
+        self, snapshot: Snapshot, problem: Problem, rules: NodeRules, deadline: float
+    ) -> None:
+        self._deadline = deadline
         self._snapshot = snapshot
         self._policy = problem.policy
         self._rules = rules
@@ -113,7 +119,8 @@ class ReservationReasons:
     @cached_property
     def _open(self) -> tuple[Shortfalls, Headroom, Problem]:
         snapshot = replace(self._snapshot, reservations=())
-        problem = formulate(snapshot, self._policy)
+        prepared = prepare(snapshot, self._policy, until=self._deadline)
+        problem = formulate(snapshot, self._policy, prepared)
         kinds = Kinds(snapshot, problem, NodeRules(snapshot))
         return Shortfalls(kinds), Headroom(kinds, ResidualCapacity(problem)), problem
 

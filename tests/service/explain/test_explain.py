@@ -12,9 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
+from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Solution
+from placement_service.explain import reservation_reasons
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.prepare import prepare
+from placement_service.formulation.prepared import Prepared
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from tests.scenario import Group, Scenario
@@ -404,3 +408,18 @@ def test_extras_that_the_search_did_not_come_to_are_told_so() -> None:
         "1 extra pod waits: the cluster has room for 1 of 1 more pod of 8 nvidia.com/gpu; "
         "the search ended before it was placed."
     )
+
+
+def test_devices_are_tried_out_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+
+    def prepared(snapshot: Snapshot, policy: Policy, *, until: float) -> Prepared:
+        told.append(until)
+        return prepare(snapshot, policy, until=until)
+
+    monkeypatch.setattr(reservation_reasons, "prepare", prepared)
+    held = Scenario("r1: x1=8").hold("for-b", "x1", 8, "b").gang("a", pods=1, gpus=8)
+    deadline = time.monotonic() + 60
+    (reasons,) = reasons_of(held.snapshot(), Solution((), ()), deadline=deadline).values()
+    assert Code.RESERVED in [reason.code for reason in reasons]
+    assert told == [deadline]
