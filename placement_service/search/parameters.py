@@ -152,7 +152,7 @@ class SearchParameters:
     #: The share of the time that guesses may take, and where nodes of one block are unlike: there
     #: they often fail, and configurations need the time.
     assign_share: float = 0.5
-    assign_share_varied: float = 0.25
+    assign_share_varied: float = 0.4
     #: The least share of all nodes that no rack binds, and where nodes of one rack are unlike.
     assign_loose_share: float = 0.05
     assign_loose_share_unlike: float = 0.15
