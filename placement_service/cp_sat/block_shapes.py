@@ -197,11 +197,6 @@ class Blocks:
                 found[sort.block, q] = found.get((sort.block, q), 0) + n * len(racks)
         return found
 
-    @property
-    def varied(self) -> bool:
-        """Whether some block has whole nodes of several pools."""
-        return len({b for b, _ in self.room}) < len(self.room)
-
     @cached_property
     def mixed(self) -> frozenset[int]:
         """Racks with whole nodes of several pools."""

@@ -87,7 +87,7 @@ class BlockGuess:
         self._failed = False
         state = mine.state
         p = self.parameters
-        share = p.assign_share_varied if mine.blocks.varied else p.assign_share
+        share = p.assign_share_varied if mine.varied else p.assign_share
         #: The time that is left for others.
         self._kept = max(p.least_seconds, state.left - state.at_most(state.left * share))
 

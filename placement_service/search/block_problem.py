@@ -66,6 +66,12 @@ class BlockProblem:
         return found if simpler else None
 
     @property
+    def varied(self) -> bool:
+        """Whether some block has whole nodes of several pools."""
+        room = self.blocks.room
+        return len({b for b, _ in room}) < len(room)
+
+    @property
     def wanted(self) -> list[int]:
         """How many gangs of each class the target has, or the plan."""
         chosen = set(self.state.target or self.state.plan)

@@ -77,7 +77,7 @@ def _serve(address: str, *after: str) -> int:
         while True:
             ready, _, _ = select.select([listening, sys.stdin], [], [])
             if sys.stdin in ready:
-                # It was closed: whoever called is done, or dead.
+                # It was closed: the caller is done, or dead.
                 return 0
             call, _ = listening.accept()
             if os.fork() == 0:

@@ -329,7 +329,7 @@ def test_guesses_leave_more_time_where_blocks_have_several_pools(
     state = counted(Instance("pools", parameters, 1).snapshot())
     state.parameters = replace(DEFAULTS, assign_share=1.0, assign_share_varied=0.0)
     mine = BlockProblem(state)
-    assert mine.blocks.varied is varied
+    assert mine.varied is varied
     assert BlockGuess(mine).is_over() is varied
 
 
