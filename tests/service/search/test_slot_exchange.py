@@ -20,6 +20,8 @@ from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx, LevelIdx
 from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import Plan
+from placement_service.formulation.problem import Gang
 from placement_service.judge.verify import verify
 from placement_service.search import configuration_plan
 from placement_service.search.configuration_plan import Realisation
@@ -100,19 +102,22 @@ def test_gangs_get_all_their_slots_in_one_place(seed: int) -> None:
     assert all(scattered.fits(d, scattered.content(d)) for d in scattered.slots.given)
 
 
-def test_what_running_pods_hold_stays_where_it_is() -> None:
-    scattered = Scattered(1)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_gang_comes_to_what_running_pods_hold_of_it(seed: int) -> None:
+    scattered = Scattered(seed)
+    torn = scattered.torn()
     given = scattered.slots.given
-    domain = max(given, key=lambda d: len(given[d]))
-    held = [
-        one._replace(pieces=[replace(p, pin=domain) for p in one.pieces]) for one in given[domain]
-    ]
-    given[domain] = held
+    held = {g: next(d for d, mine in given.items() if any(g == o.gang for o in mine)) for g in torn}
+    for gang, domain in held.items():
+        at = next(i for i, one in enumerate(given[domain]) if one.gang == gang)
+        pieces = [replace(piece, pin=domain) for piece in given[domain][at].pieces]
+        given[domain][at] = GroupOf(gang, pieces)
+    before = {domain: list(given[domain]) for domain in held.values()}
 
     scattered.exchange()
 
-    assert given is not scattered.slots.given
-    assert scattered.slots.given[domain] == held
+    assert len(scattered.torn()) <= len(torn) / 2
+    assert {domain: scattered.slots.given[domain] for domain in before} == before
 
 
 def test_nothing_is_exchanged_when_time_is_up() -> None:
@@ -143,9 +148,24 @@ def test_a_filling_of_unlike_racks_is_a_plan_also_where_gangs_must_lie_in_a_bloc
         settle_configurations(state)
         return state
 
+    places: list[int] = []
+    place = Realisation._place
+
+    def watched(self: Realisation, slots: Slots, gangs: list[Gang]) -> Plan:
+        blocks = {g.index: set[int]() for g in gangs if self._must(g)}
+        for domain, groups in slots.given.items():
+            for one in groups:
+                if one.gang in blocks:
+                    level = self._broad(self.problem.gangs[one.gang])
+                    blocks[one.gang].add(self._place_of(level, domain))
+        places.extend(len(mine) for mine in blocks.values())
+        return place(self, slots, gangs)
+
+    monkeypatch.setattr(Realisation, "_place", watched)
     state = settled()
     bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
     assert verify(snapshot, POLICY, bindings) == ()
     # Without an exchange some of the gangs that must lie in a block have no room.
     monkeypatch.setattr(configuration_plan, "exchange_slots", lambda *_: None)
     assert settled().worth.values[0] < state.worth.values[0]
+    assert set(places) <= {0, 1}

@@ -70,6 +70,27 @@ def test_fillings_come_of_pools_by_rack_where_no_blocks_were_found() -> None:
     assert state.worth.values[0] == state.bounds[0]
 
 
+@pytest.mark.parametrize("assigned", [False, True])
+def test_the_search_says_whether_blocks_were_found(
+    assigned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Asked(Exception):
+        pass
+
+    def settle(state: State, *, assigned: bool) -> bool:
+        raise Asked(assigned)
+
+    snapshot = Instance("pools", {"blocks": 3, "gangs": 40, "scattered": 1}).snapshot()
+    problem = formulate(snapshot, POLICY)
+    monkeypatch.setattr(engine, "assign_blocks", lambda state: assigned)
+    monkeypatch.setattr(engine, "settle_configurations", settle)
+    late = time.monotonic() + 60
+    with pytest.raises(Asked, match=str(assigned)):
+        engine.search(
+            problem, to_solution(problem, {}), deadline=late, report=lambda solution: None
+        )
+
+
 def test_alike_nodes_need_no_configurations() -> None:
     snapshot = Instance("rack_parts", {"blocks": 3, "gangs": 40}).snapshot()
     state = begun(formulate(snapshot, POLICY))
