@@ -55,6 +55,23 @@ def test_a_claim_is_a_count_of_what_the_node_has() -> None:
     assert ONE_GPU in sent.policy.gpu_resources
 
 
+def test_requests_that_narrow_a_class_are_named_by_who_asks() -> None:
+    fast = f"{attribute('speed')} == 400"
+    sent = request(
+        node("n1"), devices("n1", {"speed": 400}, {"speed": 100}),
+        device_class(), device_class("gpu.fast"),
+        template("any", exactly()), template("fast", exactly("gpu", 1, fast)),
+        template("other", exactly("gpu.fast")),
+        pod("a", resourceClaims=claims("fast")), gang(podgroups=[group("w", "a")]),
+    )  # fmt: skip
+    (one,) = sent.snapshot.nodes
+    (pod_set,) = sent.gangs[0].groups[0].pod_sets
+    asked = pod_set.template.requests.extended
+    assert (one.allocatable.extended[ONE_GPU], ONE_GPU in asked) == (2, False)
+    assert (one.allocatable.extended[f"{ONE_GPU}.fast"], asked[f"{ONE_GPU}.fast"]) == (1, 1)
+    assert one.allocatable.extended[f"{ONE_GPU}.fast.2"] == 2
+
+
 def test_without_claims_the_policy_says_nothing() -> None:
     assert not request(node("n1"), devices("n1", {}), device_class()).HasField("policy")
 

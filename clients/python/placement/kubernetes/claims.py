@@ -242,9 +242,15 @@ def read_claims(
         spec = _spec(At(one.body, findings).get("spec").get("spec"), known_classes)
         known_templates[one.key] = spec
         problems += [one.problem(*finding) for finding in findings]
-    specs = [*known_templates.values(), *(claim.spec for claim in known_claims.values())]
-    kinds = dict.fromkeys(kind for spec in specs for kind, _ in spec.counts)
-    resources = _as_resources(list(kinds), devices, warnings)
+    specs = [
+        *sorted(known_templates.items()),
+        *sorted((key, claim.spec) for key, claim in known_claims.items()),
+    ]
+    kinds: dict[_Kind, str] = {}
+    for (_, name), spec in specs:
+        for kind, _ in spec.counts:
+            kinds.setdefault(kind, name)
+    resources = _as_resources(kinds, devices, warnings)
     homes = {device.id: node for node, on_node in devices.items() for device in on_node}
     for claim in known_claims.values():
         for taken in (claim.devices or ()) if not claim.is_of_one_pod else ():
@@ -316,11 +322,14 @@ def _claim(status: At, spec: _Spec, users: int) -> _Claim:
 
 
 def _as_resources(
-    kinds: list[_Kind],
+    kinds: Mapping[_Kind, str],
     devices: Mapping[str, list[ClaimableDevice]],
     warnings: list[Problem],
 ) -> _Resources:
-    """Every kind, and every set of kinds that overlap, as a resource of each node."""
+    """Every kind, and every set of kinds that overlap, as a resource of each node.
+
+    `kinds` has the template or claim of each that comes first.
+    """
     chosen = _chosen(kinds, devices, warnings)
     result = _Resources()
     names = _names(kinds)
@@ -399,14 +408,21 @@ def _families(kinds: Iterable[_Kind], chosen: Mapping[_Kind, set[DeviceId]]) -> 
     return [members for members, _ in families]
 
 
-def _names(kinds: Iterable[_Kind]) -> dict[_Kind, str]:
-    """A name for each kind: its class, numbered where requests narrow it in several ways."""
+def _names(kinds: Mapping[_Kind, str]) -> dict[_Kind, str]:
+    """A name for each kind: its class, and where requests narrow that in several ways, whose
+    request it is."""
+    of_class = Counter(kind.device_class for kind in kinds)
     names: dict[_Kind, str] = {}
-    used: dict[str, int] = {}
-    for kind in kinds:
-        name = kind.device_class
-        number = used[name] = used.get(name, 0) + 1
-        names[kind] = name if number == 1 else f"{name}.{number}"
+    used: set[str] = set()
+    for kind, asker in kinds.items():
+        is_whole = of_class[kind.device_class] == 1 or not (kind.of_request or kind.tolerations)
+        name = kind.device_class if is_whole else f"{kind.device_class}.{asker}"
+        unique, number = name, 1
+        while unique in used:
+            number += 1
+            unique = f"{name}.{number}"
+        used.add(unique)
+        names[kind] = unique
     return names
 
 
