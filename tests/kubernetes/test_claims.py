@@ -178,6 +178,22 @@ def test_an_allocated_claim_ties_its_pod_and_asks_for_nothing_more() -> None:
     assert sent.snapshot.nodes[0].allocatable.extended[ONE_GPU] == 1
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_the_allocated_claim_of_a_running_pod_does_not_tie_what_comes_in_its_place(
+    named: bool,
+) -> None:
+    uses = claims(named="b-c0") if named else claims("t")
+    running = pod("b", nodeName="n1", phase="Running", resourceClaims=uses)
+    running["status"]["resourceClaimStatuses"] = [{"name": "c0", "resourceClaimName": "b-c0"}]
+    sent = request(
+        node("n1"), devices("n1", {}), device_class(), template("t", exactly()),
+        claim("b-c0", exactly(), given=["d0"]), running, gang(podgroups=[group("w", "b")]),
+    )  # fmt: skip
+    (pod_set,) = sent.gangs[0].groups[0].pod_sets
+    assert pod_set.template.requests.extended[ONE_GPU] == 1
+    assert not pod_set.template.HasField("required_node_affinity")
+
+
 def test_a_claim_that_several_pods_would_share_is_refused() -> None:
     sent = only_gang(
         node("n1"), devices("n1", {}), device_class(), claim("x", exactly()),

@@ -120,6 +120,14 @@ def test_an_ephemeral_volume_has_a_claim_of_the_pods_name() -> None:
     assert len(refused(storage_class("now", "Immediate"), volumes=ephemeral("now"))) == 1
 
 
+def test_the_ephemeral_volume_of_a_running_pod_goes_with_it() -> None:
+    made = where(
+        claim("a-scratch", "pv"), volume("pv", zone=["z"]), storage_class(),
+        nodeName="n1", phase="Running", volumes=ephemeral("late"),
+    )  # fmt: skip
+    assert made == []
+
+
 def test_a_claim_of_another_namespace_is_another() -> None:
     stranger = claim("c", "pv")
     stranger["metadata"]["namespace"] = "other"

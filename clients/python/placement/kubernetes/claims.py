@@ -11,8 +11,9 @@ That is exact. Sets of more kinds than `_MOST_OVERLAPPING` are not spelled out: 
 are refused.
 
 A running pod takes, of each resource, the devices that it was given; if these are unknown, what its
-claim asks for. A claim that is allocated ties its pod to the node. The devices of an allocated
-claim of several pods, or of none, are not there for others.
+claim asks for. A claim that is allocated ties its pod to the node, except that of one running pod:
+its allocation ends with the pod. The devices of an allocated claim of several pods, or of none, are
+not there for others.
 
 Refused by name: alternatives (`firstAvailable`), all devices of a kind, constraints between
 devices, parts of devices, administrative access, claims that several pods share, and
@@ -136,7 +137,9 @@ class Claims:
         """The resources among them that are GPUs."""
         return self._resources.gpus
 
-    def of(self, namespace: str, uses: Iterable[ClaimUse], made: Mapping[str, str]) -> ClaimNeeds:
+    def of(
+        self, namespace: str, uses: Iterable[ClaimUse], made: Mapping[str, str], *, runs: bool
+    ) -> ClaimNeeds:
         """What the claims of a pod ask for; `made` are the claims made for it, by name in it."""
         domains: dict[str, None] = {}
         requests: dict[str, int] = {}
@@ -154,6 +157,8 @@ class Claims:
                 # Its devices are known, whatever it asked for.
                 if claim.is_of_one_pod:
                     _add(requests, (r for d in claim.devices for r in self._of_device(d)))
+                    if runs:
+                        continue
                 if nodes is not None and claim.nodes is not None and claim.nodes != nodes:
                     unsupported.append(f"{where}: its claims are allocated in different places")
                 nodes = nodes or claim.nodes

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from placement import v1
 from placement.kubernetes import shares
-from placement.kubernetes.claims import Claims
+from placement.kubernetes.claims import ClaimNeeds, Claims
 from placement.kubernetes.objects import Object
 from placement.kubernetes.podspec import PodSpec
 from placement.kubernetes.reading import At
@@ -73,6 +73,8 @@ class NeedsReader:
         notes: Mapping[str, str],
         metadata: At,
         status: At,
+        *,
+        runs: bool,
     ) -> Needs:
         """The needs of a pod with these labels and annotations (`notes`).
 
@@ -86,12 +88,13 @@ class NeedsReader:
         owner = ""
         if spec.volumes and any(not use.claim for use in spec.volumes):
             owner = one.name
-        key = (id(spec), said, ignores, made, where, owner)
+        key = (id(spec), said, ignores, made, where, owner, runs and bool(owner or spec.claims))
         known = self._known.get(key)
         if known is None:
             annotations = metadata.get("annotations")
             before = annotations.finding_count
-            known = self._combine(one, spec, dict(said), ignores, dict(made), annotations)
+            claims = self._claims.of(one.namespace, spec.claims, dict(made), runs=runs)
+            known = self._combine(one, spec, dict(said), ignores, claims, annotations, runs=runs)
             if annotations.finding_count == before:
                 self._known[key] = known
         return known
@@ -102,12 +105,13 @@ class NeedsReader:
         spec: PodSpec,
         notes: Mapping[str, str],
         ignores: bool,
-        made: Mapping[str, str],
+        claims: ClaimNeeds,
         annotations: At,
+        *,
+        runs: bool,
     ) -> Needs:
         gpus = shares.read_shares(spec.requests, notes)
-        claims = self._claims.of(one.namespace, spec.claims, made)
-        places = self._volumes.places(one.namespace, one.name, spec.volumes)
+        places = self._volumes.places(one.namespace, one.name, spec.volumes, runs=runs)
         parts = [s for s in (spec.node_affinity, places.nodes, claims.nodes) if s is not None]
         nodes = both(parts)
         nics, refused = _joint(annotations, gpus)

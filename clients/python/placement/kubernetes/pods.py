@@ -142,15 +142,16 @@ def _read_pod(
     node = spec.get("nodeName").text()
     if node and not is_name(node):
         spec.get("nodeName").problem(not_a_name(node))
+    node = node or assigned.node
     facts = specs.read(spec.value)
     return Pod(
         object=one,
         spec=facts,
-        needs=needs.read(one, facts, labels, annotations, metadata, status),
+        needs=needs.read(one, facts, labels, annotations, metadata, status, runs=bool(node)),
         labels=labels,
         annotations=annotations,
         uid=metadata.get("uid").text(),
-        node=node or assigned.node,
+        node=node,
         gpu_groups=assigned.gpu_groups or _gpu_groups(labels),
         gated=any(True for _ in spec.get("schedulingGates").items()),
         terminating=not metadata.get("deletionTimestamp").absent,

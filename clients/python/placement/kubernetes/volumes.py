@@ -7,7 +7,7 @@
 - A claim of mode ReadWriteOncePod serves one pod: while several use it, those that wait keep
   waiting.
 - The claim of an ephemeral volume is named after pod and volume; until it is made, its class
-  counts.
+  counts. It goes with its pod, so of a pod that runs its class counts as well.
 
 A pod of several claims needs a node that all of them allow.
 """
@@ -75,13 +75,16 @@ class Volumes:
         self._classes = classes
         self._default_class = default_class
 
-    def places(self, namespace: str, pod: str, uses: Iterable[VolumeUse]) -> Places:
-        """Where a pod with these volumes may run."""
+    def places(self, namespace: str, pod: str, uses: Iterable[VolumeUse], *, runs: bool) -> Places:
+        """Where a pod with these volumes may run; for one that runs, where it could run instead."""
         allowed: dict[str, v1.NodeSelector] = {}
         unsupported: list[str] = []
         for use in uses:
             name = use.claim or f"{pod}-{use.volume}"
-            nodes, problem = self._place(namespace, name, use)
+            known = self._claims.get((namespace, name))
+            if not use.claim and (known is None or runs):
+                known = _Claim("", use.storage_class, lost=False)
+            nodes, problem = self._place(known)
             if problem:
                 unsupported.append(f"PersistentVolumeClaim {name}: {problem}")
             elif nodes is not None:
@@ -91,14 +94,9 @@ class Volumes:
             unsupported.append("its volumes combine too many sets of nodes")
         return Places(selector, tuple(unsupported), tuple(allowed))
 
-    def _place(
-        self, namespace: str, name: str, use: VolumeUse
-    ) -> tuple[v1.NodeSelector | None, str]:
-        claim = self._claims.get((namespace, name))
+    def _place(self, claim: _Claim | None) -> tuple[v1.NodeSelector | None, str]:
         if claim is None:
-            if use.claim:
-                return None, "is not in the input"
-            claim = _Claim("", use.storage_class, lost=False)
+            return None, "is not in the input"
         if claim.lost:
             return None, "has lost its volume"
         if claim.contested:
