@@ -8,7 +8,7 @@ import pytest
 
 from placement import v1
 from placement.planning.planner import Ask
-from placement.planning.simulate import Job, Outcome, each, read_jobs, simulate
+from placement.planning.simulate import Job, Outcome, Run, each, read_jobs, simulate
 from tests.planning.clusters import node, request
 from tests.waiting import LONG
 
@@ -84,6 +84,42 @@ def test_higher_priority_goes_first_and_with_eviction_at_once(ask: Ask) -> None:
     assert started(outcome) == {"low": 20, "high": 10}
     assert [run.starts for run in outcome.runs] == [2, 1]
     assert outcome.end == 120
+
+
+def test_what_was_moved_holds_its_room_where_it_is_then(ask: Ask) -> None:
+    repack = v1.Policy(eviction=v1.EvictionPolicy.EVICTION_POLICY_REPACK)
+    early = [job("a", 0, 100, gpus=4), job("x", 0, 10, gpus=4)]
+    beside = [job("b", 1, 100, gpus=4), job("y", 1, 9, gpus=4)]
+    late = [job("whole", 20, 50), job("half", 21, 10, gpus=4)]
+    outcome = run(ask, *early, *beside, *late, policy=repack, nodes=2)
+    assert started(outcome) == {"a": 0, "x": 0, "b": 1, "y": 1, "whole": 20, "half": 70}
+
+
+def test_pods_beyond_the_minimum_come_when_there_is_room_and_are_counted(ask: Ask) -> None:
+    outcome = run(ask, job("a", 0, 10, gpus=4), Job("b", 0, 100, pods=2, gpus=4, minimum=1))
+    assert started(outcome) == {"a": 0, "b": 0}
+    assert outcome.utilisation == 1.0
+
+
+def test_devices_that_are_in_use_break_their_partitions(ask: Ask) -> None:
+    board = node("n0", gpus=4)
+    board.partition_policy = v1.PartitionPolicy.PARTITION_POLICY_HONOR
+    board.devices.extend(v1.Device(index=i) for i in range(4))
+    for devices in ([0], [1], [2], [3], [0, 1], [2, 3]):
+        board.partitions.add(devices=devices)
+    jobs = [job(name, i, ends - i, gpus=1) for i, (name, ends) in enumerate(
+        {"a": 100, "b": 10, "c": 50, "d": 10}.items()
+    )]  # fmt: skip
+    outcome = simulate(
+        request([board], []), [*jobs, job("pair", 20, 1, gpus=2)], v1.Policy(),
+        ask=lambda r: ask(r, 10.0),
+    )  # fmt: skip
+    assert started(outcome) == {"a": 0, "b": 1, "c": 2, "d": 3, "pair": 50}
+
+
+def test_half_of_two_jobs_waited_no_longer_than_the_first() -> None:
+    runs = tuple(Run(job(str(wait), 0, 1), wait, 1) for wait in (0.0, 90.0))
+    assert [Outcome(runs, 91, None).wait(share) for share in (0.5, 0.95, 1.0)] == [0, 90, 90]
 
 
 def test_a_trace_is_csv_with_a_header() -> None:

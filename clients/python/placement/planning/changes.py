@@ -141,20 +141,6 @@ def without(request: ComputePlacementRequest, *names: str) -> ComputePlacementRe
     return new
 
 
-def without_pods(
-    request: ComputePlacementRequest, pods: Collection[str]
-) -> ComputePlacementRequest:
-    """The request without these running pods; their gangs run on without them."""
-    new = copy_of(request)
-    _release(new, pods)
-    for gang in new.gangs:
-        for group in gang.groups:
-            for pod_set in group.pod_sets:
-                keep(pod_set.bound_pods, lambda pod: pod.name not in pods)
-            keep(group.pod_sets, lambda s: bool(s.pods or s.bound_pods))
-    return new
-
-
 def with_nodes(
     request: ComputePlacementRequest, counts: Mapping[str, int]
 ) -> ComputePlacementRequest:
@@ -240,8 +226,40 @@ def _release(request: ComputePlacementRequest, pods: Collection[str]) -> None:
     keep(request.snapshot.pods, lambda pod: pod.name not in pods)
 
 
+def occupy(
+    request: ComputePlacementRequest, node: Node, pod: BoundPod, template: PodTemplate
+) -> None:
+    """Give a pod its room on a node of the request, or in a reservation there."""
+    add(node.requested, template.requests, 1)
+    _use_devices(node, pod, template, 1)
+    node.host_ports.extend(template.host_ports)
+    if template.compute_domain:
+        # Where pods of the domain run that are not counted, it stays anyway.
+        counted = node.compute_domain_pods or not node.compute_domain
+        node.compute_domain = template.compute_domain
+        node.compute_domain_pods += 1 if counted else 0
+    mine = [one for one in request.snapshot.reservations if one.name == pod.reservation]
+    for reservation in mine:
+        add(reservation.held, template.requests, -1)
+    if any(reservation.allocate_once for reservation in mine):
+        # What it leaves over is free.
+        keep(request.snapshot.reservations, lambda one: one.name != pod.reservation)
+        pod.reservation = ""
+
+
 def _leave(node: Node, pod: BoundPod, template: PodTemplate) -> None:
     add(node.requested, template.requests, -1)
+    _use_devices(node, pod, template, -1)
+    for port in template.host_ports:
+        if port in node.host_ports:
+            node.host_ports.remove(port)
+    if node.compute_domain_pods and template.compute_domain == node.compute_domain:
+        node.compute_domain_pods -= 1
+        if not node.compute_domain_pods:
+            node.compute_domain = ""
+
+
+def _use_devices(node: Node, pod: BoundPod, template: PodTemplate, sign: int) -> None:
     share = template.device_share
     by_index = {device.index: device for device in node.devices}
     for index in pod.devices:
@@ -251,15 +269,8 @@ def _leave(node: Node, pod: BoundPod, template: PodTemplate) -> None:
             memory = 1000 if whole else share.memory_milli
             if not memory and device.memory_bytes:
                 memory = -(-1000 * share.memory_bytes // device.memory_bytes)
-            device.used_milli = max(0, device.used_milli - compute)
-            device.used_memory_milli = max(0, device.used_memory_milli - memory)
-    for port in template.host_ports:
-        if port in node.host_ports:
-            node.host_ports.remove(port)
-    if node.compute_domain_pods and template.compute_domain == node.compute_domain:
-        node.compute_domain_pods -= 1
-        if not node.compute_domain_pods:
-            node.compute_domain = ""
+            device.used_milli = max(0, device.used_milli + sign * compute)
+            device.used_memory_milli = max(0, device.used_memory_milli + sign * memory)
 
 
 def add(total: Resources, amount: Resources, sign: int) -> None:

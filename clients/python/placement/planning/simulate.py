@@ -2,8 +2,8 @@
 
 Time jumps from event to event. Whenever jobs have arrived or ended, the service is asked
 about all that waits beside all that runs, and what it binds starts at once. A job that is
-evicted waits again and starts anew. Pods that run in the request at the start run throughout; gangs
-that wait in it are left out.
+evicted waits again and starts anew. Pods that run in the request at the start run throughout, or
+wait again when they are evicted; gangs that wait in it are left out.
 
 A trace may be ended early: what has happened until then is the outcome.
 """
@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Final, TypeVar
 
-from placement.planning.changes import copy_of, keep, without, without_pods
+from placement.planning.changes import bound_pods, copy_of, keep, without
 from placement.planning.gpus import gpus_in, most_common_gpu
-from placement.planning.planner import settled
+from placement.planning.planner import carried_out
 from placement.v1 import (
     ComputePlacementRequest,
     PackingScope,
@@ -89,8 +90,9 @@ class Run:
 class Outcome:
     """The trace under one policy.
 
-    `utilisation` is GPU seconds of jobs over GPU seconds of the cluster until `end`, the
-    time when the last job that ran ended; None for a cluster without GPUs. `stopped` is the time
+    `utilisation` is GPU seconds of jobs, also of those that were evicted later, over GPU seconds of
+    the cluster until `end`, the time when the last job that ran ended; None for a cluster without
+    GPUs. `stopped` is the time
     that the trace had come to when it was ended early, None when it was run whole.
     """
 
@@ -100,9 +102,9 @@ class Outcome:
     stopped: float | None = None
 
     def wait(self, share: float) -> float | None:
-        """The waiting time that this share of the jobs that ran did not exceed."""
+        """The shortest time that this share of the jobs that ran did not wait longer than."""
         waits = sorted(run.waited for run in self.runs if run.waited is not None)
-        return waits[min(len(waits) - 1, int(share * len(waits)))] if waits else None
+        return waits[max(0, ceil(share * len(waits)) - 1)] if waits else None
 
 
 def read_jobs(lines: Iterable[str]) -> tuple[Job, ...]:
@@ -185,6 +187,8 @@ class _Simulation:
         self._waiting: set[str] = set()
         #: When a job ends, its name, and which start of it that is.
         self._ends: list[tuple[float, str, int]] = []
+        #: GPU seconds of jobs until the last event.
+        self._used = 0.0
 
     def run(self, jobs: list[Job], stops: Callable[[], bool]) -> Outcome:
         arriving = list(reversed(jobs))
@@ -193,7 +197,8 @@ class _Simulation:
             if stops():
                 return self._outcome(jobs, clock, stopped=clock)
             times = [arriving[-1].submit] if arriving else []
-            clock = min([*times, *(one[0] for one in self._ends[:1])])
+            last, clock = clock, min([*times, *(one[0] for one in self._ends[:1])])
+            self._used += (clock - last) * self._gpus()
             while self._ends and self._ends[0][0] <= clock:
                 _, name, start = heapq.heappop(self._ends)
                 if name not in self._waiting and self._starts[name] == start:
@@ -201,7 +206,7 @@ class _Simulation:
                     end = clock
             while arriving and arriving[-1].submit <= clock:
                 self._arrive(arriving.pop())
-            if self._waiting:
+            if any(s.pods for gang in self._now.gangs for g in gang.groups for s in g.pod_sets):
                 self._plan(clock)
         return self._outcome(jobs, end)
 
@@ -215,19 +220,16 @@ class _Simulation:
     def _plan(self, clock: float) -> None:
         self._now.snapshot.as_of.FromDatetime(self._begin + timedelta(seconds=clock))
         placement = self._ask(copy_of(self._now))
-        evicted = {one.pod for one in placement.evictions}
         losers = {one.gang for one in placement.evictions if one.gang in self._jobs}
-        now = without_pods(self._now, evicted) if evicted else self._now
-        now = settled(now, placement, {gang.name for gang in now.gangs})
+        now = carried_out(self._now, placement)
         up = {result.name for result in placement.gangs if result.placed}
         for result in placement.gangs:
             self._why[result.name] = "; ".join(reason.message for reason in result.reasons[:1])
         for name in losers - up:
-            # It waits again, whole.
-            now = without(now, name)
             if self._starts[name] < _MOST_STARTS:
-                now.gangs.append(_gang(self._jobs[name], self._begin, self._gpu))
                 self._waiting.add(name)
+            else:
+                now = without(now, name)
         for name in sorted(self._waiting & up):
             self._waiting.discard(name)
             self._started[name] = clock
@@ -246,12 +248,16 @@ class _Simulation:
         total = sum(
             gpus_in(node.allocatable, self._now.policy) for node in self._now.snapshot.nodes
         )
-        used = sum(
-            min(run.job.duration, end - run.started) * run.job.minimum * run.job.gpus
-            for run in runs
-            if run.started is not None
+        share = self._used / (total * end) if total and end else None
+        return Outcome(tuple(runs), end, share, stopped)
+
+    def _gpus(self) -> int:
+        """GPUs of all jobs that run now."""
+        return sum(
+            len(bound_pods(gang)) * self._jobs[gang.name].gpus
+            for gang in self._now.gangs
+            if gang.name in self._jobs
         )
-        return Outcome(tuple(runs), end, used / (total * end) if total and end else None, stopped)
 
 
 def _job(row: dict[str, str], number: int) -> Job:
