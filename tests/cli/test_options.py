@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,12 +41,32 @@ def test_additions_are_nodes_or_domains() -> None:
     assert option_values.addition("1=topology.example.com/rack:r7") == rack
 
 
-@pytest.mark.parametrize(
-    "text", ["", "gpu-0", "0=gpu-0", "-1=n", "1=", "x=n", "1=rack:", "9" * 9 + "=n"]
-)
+@pytest.mark.parametrize("text", ["", "gpu-0", "1=", "x=n", "1=rack:", "1.5=n"])
 def test_what_is_no_addition_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not COUNT=NODE"):
         option_values.addition(text)
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "span"),
+    [
+        (option_values.addition, "0=gpu-0", "from 1 to 100000"),
+        (option_values.addition, "-1=rack:r7", "from 1 to 100000"),
+        (option_values.addition, "9" * 5000 + "=n", "from 1 to 100000"),
+        (option_values.freeing, "rack=0", "from 1 to 100000"),
+        (option_values.other_priority, "ml/a=2147483648", "from -2147483648 to 2147483647"),
+        (option_values.other_limit, "team=-1", "from 0 to 10000000"),
+    ],
+)
+def test_what_is_too_much_is_told_with_what_is_not(
+    read: Callable[[str], object], text: str, span: str
+) -> None:
+    with pytest.raises(ValueError, match=f"the number must be {span}"):
+        read(text)
+
+
+def test_the_lowest_priority_is_one() -> None:
+    assert option_values.other_priority("ml/a=-2147483648").number == -(2**31)
 
 
 def test_a_level_may_hold_any_sign_before_its_count() -> None:

@@ -14,7 +14,8 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
 
-_PRIORITY: Final = re.compile(r"-?\d{1,10}", re.ASCII)
+_NUMBER: Final = re.compile(r"-?\d+", re.ASCII)
+_MOST_DIGITS: Final = 20
 
 #: Most GPUs of a limit.
 _MOST_GPUS: Final = 10_000_000
@@ -94,36 +95,37 @@ def addition(text: str) -> Addition:
     """``COUNT=NODE`` or ``COUNT=LEVEL:VALUE``."""
     count, _, like = text.partition("=")
     level, _, value = like.rpartition(":")
-    if not like or not value or not _counts(count, MOST_ADDED):
+    if not like or not value or not _NUMBER.fullmatch(count):
         raise ValueError(
             f"{text!r} is not COUNT=NODE or COUNT=LEVEL:VALUE, such as 4=gpu-0 or"
             " 1=topology.example.com/rack:r7"
         )
-    return Addition(int(count), level, value)
+    return Addition(_within(text, count, 1, MOST_ADDED), level, value)
 
 
 def other_priority(text: str) -> Setting:
     """``NAMESPACE/NAME=NUMBER``."""
     gang, _, number = text.rpartition("=")
-    if not gang or not _PRIORITY.fullmatch(number) or abs(int(number)) >= 1 << 31:
+    if not gang or not _NUMBER.fullmatch(number):
         raise ValueError(f"{text!r} is not NAMESPACE/NAME=PRIORITY, such as ml/serve-0=1000")
-    return Setting(gang_name(gang).resource_name, int(number))
+    priority = _within(text, number, -(1 << 31), (1 << 31) - 1)
+    return Setting(gang_name(gang).resource_name, priority)
 
 
 def other_limit(text: str) -> Setting:
     """``QUEUE=GPUS``."""
     queue, _, number = text.rpartition("=")
-    if not queue or not (number == "0" or _counts(number, _MOST_GPUS)):
+    if not queue or not _NUMBER.fullmatch(number):
         raise ValueError(f"{text!r} is not QUEUE=GPUS, such as team-a=512")
-    return Setting(f"queues/{queue}", int(number))
+    return Setting(f"queues/{queue}", _within(text, number, 0, _MOST_GPUS))
 
 
 def freeing(text: str) -> Freeing:
     """``LEVEL=COUNT``."""
     level, _, count = text.rpartition("=")
-    if not level or not _counts(count, MOST_ADDED):
+    if not level or not _NUMBER.fullmatch(count):
         raise ValueError(f"{text!r} is not LEVEL=COUNT, such as topology.example.com/rack=2")
-    return Freeing(level, int(count))
+    return Freeing(level, _within(text, count, 1, MOST_ADDED))
 
 
 def moment(text: str) -> datetime:
@@ -136,5 +138,8 @@ def moment(text: str) -> datetime:
         raise ValueError(f"{text!r} is not a time such as 2026-11-22T10:00:00Z") from None
 
 
-def _counts(text: str, most: int) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 9 and 0 < int(text) <= most
+def _within(text: str, number: str, least: int, most: int) -> int:
+    # What has more digits is not read at all: that takes long for very many.
+    if len(number) > _MOST_DIGITS or not least <= int(number) <= most:
+        raise ValueError(f"{text!r}: the number must be from {least} to {most}")
+    return int(number)
