@@ -323,6 +323,7 @@ def _relaxed(question: DeviceQuestion, listings: Listings) -> DeviceColumns:
     most = dict(zip(alone, columns.most, strict=True))
     labels = [f"the room on devices ({c + 1})" for c in range(len(columns.takes))]
     rows = {part: [row[k] for row in columns.takes] for k, part in enumerate(parts)}
+    nothing = [0] * len(labels)
 
     def offers(node: Node, busy: Iterable[int]) -> Amounts:
         if not node.devices:
@@ -333,7 +334,8 @@ def _relaxed(question: DeviceQuestion, listings: Listings) -> DeviceColumns:
         return sums | wholes.offers(node, taken) if wholes.exact else sums
 
     def takes(key: SetKey, want: Want) -> Amounts:
-        mine = zip(labels, rows[_of_one(want)], strict=True)
+        # Of other kinds pods run, and none comes.
+        mine = zip(labels, rows.get(_of_one(want), nothing), strict=True)
         found = {label: want.number * amount for label, amount in mine if amount}
         return found | wholes.takes(_unpicky(want)) if want.whole and wholes.exact else found
 

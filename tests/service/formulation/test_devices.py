@@ -20,6 +20,7 @@ from placement_service.entities.queues import GPUS, MILLIGPUS, Queue
 from placement_service.entities.request import (
     PODS,
     Binding,
+    BoundPod,
     Pod,
     PodGang,
     PodGroup,
@@ -164,6 +165,16 @@ def test_what_is_too_much_to_try_out_has_a_bound_all_the_same() -> None:
     assert problem.relaxation is not None
     assert problem.relaxation.exact
     bindings, _ = placed(nodes, gangs)
+    assert len(bindings) == 40
+
+
+def test_what_runs_may_ask_for_what_nobody_waits_for_where_there_is_too_much_to_try_out() -> None:
+    sizes = (330, 290, 270, 230, 210, 190, 170, 130, 110, 70)
+    gangs = [pods_of(f"g{milli}", 4, share(milli), minimum=1) for milli in sizes]
+    runs = PodSet(share(60), (), (BoundPod("namespaces/ml/pods/old", "nodes/h0"),))
+    old = PodGang("namespaces/ml/podgangs/old", (PodGroup("w", 1, (runs,)),))
+    nodes = [board(name=f"h{i}", policy=PartitionPolicy.PREFER) for i in range(3)]
+    bindings, _ = placed(nodes, [*gangs, old])
     assert len(bindings) == 40
 
 
