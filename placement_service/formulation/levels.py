@@ -110,5 +110,4 @@ def _places(domain: Ints, domains: int) -> Ints:
 
 def sums_by_domain(level: Level, row: Ints) -> Ints:
     """Sum of row[N] over the nodes of each domain [D]."""
-    inside = level.domain >= 0
-    return np.bincount(level.domain[inside], row[inside], level.count).astype(np.int64)
+    return np.bincount(level.place_of, row, level.count)[: level.count].astype(np.int64)

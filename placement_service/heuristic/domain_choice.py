@@ -9,7 +9,6 @@ import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, DemandIdx
-from placement_service.formulation.levels import sums_by_domain
 from placement_service.formulation.problem import DemandUnits, Gang
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
@@ -124,17 +123,21 @@ class DomainChoice(GangUnits):
     ) -> Bools:
         """Which domains have what units of several pod classes take together of each resource."""
         rows = [self.residual.open_row(s) for s in units]
-        able = np.logical_or.reduce([row > 0 for row in rows])
         if region.nodes is not None:
-            able &= np.isin(np.arange(len(able)), region.nodes, assume_unique=True)
+            rows = [row[region.nodes] for row in rows]
+        nodes = np.logical_or.reduce([row > 0 for row in rows]).nonzero()[0]
+        if region.nodes is not None:
+            nodes = region.nodes[nodes]
         requests = self.problem.request[list(units)]
         asked = np.array(list(units.values())) @ requests
         of = self.problem.levels[level]
-        enough = np.ones(of.count, dtype=bool)
+        places, count = of.place_of[nodes], of.count
+        enough = np.ones(count, dtype=bool)
         # What one pod class asks for alone is in its own room.
         shared = (np.count_nonzero(requests, axis=0) > 1) & self.topology.whole_columns
         for r in shared.nonzero()[0]:
-            enough &= sums_by_domain(of, np.where(able, self.residual.free[:, r], 0)) >= asked[r]
+            free = self.residual.free[nodes, r]
+            enough &= np.bincount(places, free, count)[:count] >= asked[r]
         return enough if own is None else enough[own]
 
     def _holds_inner(self, inner: _Inner, level: int, region: Region, own: Ints | None) -> Bools:

@@ -10,15 +10,15 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
    plans; where some of what goes before topology may be spent, of whole gangs block by block,
    and where some of all of it may, that comes before everything else.
 3. Decode: place the target greedily, in one order or a few. Where many pods share nodes that
-   comes before blocks, once, with the largest pods first, and then domains are filled anew with
-   gangs that add up to them.
+   comes before all else, once, with the largest pods first, and then domains are filled anew
+   with gangs that add up to them.
 4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
 5. Fill: block after block with whole gangs of the target, then what is left, then a few
    blocks at a time again. Then decode in other orders, and exchange again.
 6. Places: which gangs can lie whole where they prefer to, a bound of topology.
 7. Aggregate: units on nodes without domains first (where no gang requires a domain, that comes
    after decoding, where hardly any names one before it, and where nodes hold pods of sizes that
-   are no multiples of each other after counting); then the model that counts alike
+   are no multiples of each other before blocks); then the model that counts alike
    parts of gangs together settles goal after goal where it is small enough. Where it is
    tiny it comes after counting, and where it is small before blocks are filled.
 8. Improve: both models settle neighbourhoods, one after another.
@@ -222,11 +222,11 @@ def _improve(state: State) -> None:
                 count(state)
             with stage(Stage.AGGREGATE):
                 settle_aggregate(state, most=state.parameters.aggregate_first_variables)
+        with stage(Stage.DECODE):
+            assigned = decode_shared(state) if ahead is None else ahead.assigned
         with stage(Stage.AGGREGATE):
             nodes_first = nodes_come_first(state.problem)
             by_nodes = nodes_first and settle_loose(state)
-        with stage(Stage.DECODE):
-            assigned = decode_shared(state) if ahead is None else ahead.assigned
         with stage(Stage.EXCHANGE):
             refill_domains(state)
         with stage(Stage.FILL):

@@ -110,6 +110,27 @@ def test_where_nodes_come_first_they_do_so_in_the_search(monkeypatch: pytest.Mon
     assert found.proven
 
 
+def test_the_largest_pods_first_come_before_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units on nodes hardly ever lie in one domain, and a plan in which they do is not sought
+    where all have room.
+    """
+    state = empty(prefer=5)
+    before: list[bool] = []
+
+    def ask(state: State, **_: Any) -> bool:
+        before.append(state.packs)
+        return False
+
+    monkeypatch.setattr(engine, "settle_loose", ask)
+    tiny = replace(DEFAULTS, aggregate_first_variables=0)
+    start = to_solution(state.problem, {})
+    engine.search(
+        state.problem, start, deadline=state.deadline, report=lambda _: None, parameters=tiny
+    )
+    assert before
+    assert before[0]
+
+
 @pytest.mark.parametrize(
     ("snapshot", "parameters"),
     [
