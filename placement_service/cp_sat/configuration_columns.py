@@ -58,6 +58,12 @@ class ColumnModel:
         """A proven bound of a goal under all that is held; `deadline` as `time.monotonic`."""
         return self.lp.bound(self.cp, terms, maximize=maximize, deadline=deadline)
 
+    def narrow(self, value: int) -> None:
+        """Leave out what no solution has in which the goal of the last bound is as good as this."""
+        for v, low, high in self.lp.ranges(value):
+            domain = self.cp.proto.variables[v].domain
+            domain[0], domain[1] = low, high
+
     def fill(
         self,
         terms: Terms[Var],
@@ -78,8 +84,9 @@ class ColumnModel:
         columns, goal = self._columns(slack), [(v.index, w) for v, w in terms]
         model = LinearModel()
         for low, *_, high in (v.domain for v in self.cp.proto.variables):
-            assert not low, "a variable of the master that cannot be 0"
-            model.variable(high)
+            variable = model.variable(high)
+            if low:
+                model.row([(variable, 1)], least=low)
         for column in columns:
             model.variable(self._domains(column))
         for row in (*linear_rows(self.cp), *self._rows_of_uses(columns)):

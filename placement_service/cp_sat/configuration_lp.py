@@ -14,12 +14,15 @@ gives (Lagrange) a bound of the goal v, whether or not the LP has all the column
 
 The maximum over q is `Configurations.price`. Duals are rounded to integers before, and all
 of it is computed in integers, so the bound is exact whatever the LP solver returned.
+
+The first sum also says what each variable costs of the bound for each step that it is away from
+where it is best. Where a goal has to stay near its bound, few can be far from there.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
@@ -94,6 +97,30 @@ class Duals:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bound:
+    """A bound of a goal at some duals: no more than `total`, where each variable is at the end of
+    its range that is best by what a step is worth. In multiples of the goal's unit over `scale`;
+    `sign` is -1 where the goal is minimised.
+    """
+
+    total: int
+    scale: int
+    sign: int
+    steps: Mapping[int, int]
+    limits: Sequence[tuple[int, int]]
+
+    def ranges(self, value: int) -> Iterator[tuple[int, int, int]]:
+        """How far each variable can be from there, where the goal is no worse than a value."""
+        spare = max(0, self.total - self.sign * value * self.scale)
+        for v, worth in self.steps.items():
+            low, high = self.limits[v]
+            if worth > 0:
+                yield v, max(low, high - spare // worth), high
+            elif worth < 0:
+                yield v, low, min(high, low + spare // -worth)
+
+
 class ConfigurationLp:
     """Column generation for one goal after another; columns stay."""
 
@@ -112,6 +139,7 @@ class ConfigurationLp:
         self.center: Duals | None = None
         #: By how much the bound of the last goal falls where a column is used, for each.
         self.reduced: list[int] = []
+        self._best: _Bound | None = None
 
     def bound(
         self, cp: cp_model.CpModel, terms: Terms[Var], *, maximize: bool, deadline: float
@@ -120,10 +148,18 @@ class ConfigurationLp:
         relaxation = _Relaxation(self, cp, terms, maximize)
         found = relaxation.converge(deadline)
         self.center = relaxation.best_duals
+        self._best = relaxation.best_bound
         # Prices that time cut short say little about which columns are good.
         settled = relaxation.settled
         self.reduced = relaxation.reduced_costs() if settled else [0] * len(self.columns)
         return found
+
+    def ranges(self, value: int) -> Iterator[tuple[int, int, int]]:
+        """Variables, each with the least and the most that it is in any solution in which the last
+        goal is as good as `value`, as far as its bound says.
+        """
+        assert self._best is not None
+        return self._best.ranges(value)
 
     def add(self, column: Column) -> bool:
         """Remember a column; false if it is known."""
@@ -155,6 +191,7 @@ class _Relaxation:
         self.scale = max(1, PRICE_DIGITS // max(1, largest))
         self.best: int | None = None
         self.best_duals: Duals | None = None
+        self.best_bound: _Bound | None = None
         #: Whether no further column is worth adding.
         self.settled = False
         self._build()
@@ -294,9 +331,9 @@ class _Relaxation:
         prices = np.rint(point.kinds * self.scale).astype(np.int64)
         best, columns = self.configurations.price(prices)
         bound = self._lagrangian(point.rows, prices, best)
-        if self.best is None or bound < self.best:
-            self.best = bound
-            self.best_duals = point
+        if self.best_bound is None or bound.total < self.best_bound.total:
+            self.best = bound.total // bound.scale
+            self.best_duals, self.best_bound = point, bound
         added = False
         for g, parts in enumerate(columns):
             signature = self.configurations.signatures[g]
@@ -314,8 +351,8 @@ class _Relaxation:
                     added = True
         return added
 
-    def _lagrangian(self, rows: Floats, prices: Ints, best: Ints) -> int:
-        """The bound at some duals, in units of the goal, rounded down."""
+    def _lagrangian(self, rows: Floats, prices: Ints, best: Ints) -> _Bound:
+        """The bound at some duals."""
         one = 1 << DUAL_BITS
         scale = self.scale * one
         reduced = {v: w * scale for v, w in self.value.items()}
@@ -337,7 +374,7 @@ class _Relaxation:
             total += w * (high if w > 0 else low)
         domains = zip(self.configurations.signatures, best.tolist(), strict=True)
         total += one * sum(len(s.domains) * value for s, value in domains)
-        return total // scale
+        return _Bound(total, scale, 1 if self.maximize else -1, reduced, self.ranges)
 
 
 def linear_rows(cp: cp_model.CpModel) -> Iterator[Row]:

@@ -82,6 +82,7 @@ class Configuring:
             return None
         self._fresh = True
         self.proves = self.proves and value == bound
+        self.master.columns.narrow(value)
         return value
 
     def _fill(self, terms: Terms[Var], bound: int, deadline: float) -> int | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bench.instances import Instance
+from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Tolerance
 from placement_service.entities.solution import TierName
@@ -20,8 +21,9 @@ from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge.verify import verify
 from placement_service.search import engine
 from placement_service.search.configuration_plan import Realisation
-from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.configuration_stage import Configuring, settle_configurations
 from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import descend
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count
 from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
@@ -122,6 +124,46 @@ def test_only_fillings_better_than_a_value_are_looked_for() -> None:
         assert best is not None
         assert fill(best) is None
         assert fill(best - 1) == best
+
+
+def ranges(master: ConfigurationMaster) -> list[tuple[int, ...]]:
+    return [tuple(v.domain) for v in master.cp.proto.variables]
+
+
+def test_gangs_are_only_as_many_as_in_some_solution_as_good() -> None:
+    """Where one more or less is asked for, the bound is lower."""
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    assert state.configurations is not None
+    late = time.monotonic() + 600
+    master = ConfigurationMaster(state.configurations)
+    terms, before = state.goals[0].terms(master), ranges(master)
+    assert terms
+    best = master.columns.bound(terms, maximize=True, deadline=late)
+    assert best == master.columns.fill(terms, best, maximize=True, seconds=600, slack=None)
+    master.columns.narrow(best)
+    lost = 0
+    for v, ((least, most), (low, high)) in enumerate(zip(before, ranges(master), strict=True)):
+        assert low <= master.columns.chosen[v] <= high
+        for outside in [(least, low - 1)] * (least < low) + [(high + 1, most)] * (high < most):
+            other = ConfigurationMaster(state.configurations, columns=master.columns.lp.columns)
+            domain = other.cp.proto.variables[v].domain
+            domain[0], domain[1] = outside
+            terms = state.goals[0].terms(other)
+            assert terms
+            assert other.columns.bound(terms, maximize=True, deadline=late) < best
+            lost += 1
+    assert lost
+
+
+def test_later_goals_are_about_gangs_that_the_goals_before_leave() -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    assert state.configurations is not None
+    master = ConfigurationMaster(state.configurations)
+    before = ranges(master)
+    descend(state.goals, master, Configuring(state, master).settle)
+    assert before != ranges(master)[: len(before)]
 
 
 def test_another_master_knows_the_columns_of_the_first() -> None:
