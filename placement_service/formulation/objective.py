@@ -145,12 +145,14 @@ def tiers(
         mine_only = [i for i, g in enumerate(mine.goals) if g.tier is tier and g.reported]
         before = sum(home[i] for i in mine_only)
         value, bound = sum(mine.of(tier)) - before, sum(valid[i] for i in mine_only) - before
-        if tier in most and value < most[tier] - before:
-            bound = min(bound, most[tier] - before)
+        is_open = known <= len(mine.goals) and mine.goals[known - 1].tier is tier
+        if tier in most:
+            # Where the sum is at its most while a goal is open, that goal may still gain: what it
+            # lacks is added, so that the tier does not count as proven.
+            lacking = abs(valid[known - 1] - mine.enough[known - 1]) if is_open else 0
+            bound = min(bound, max(most[tier] - before, value + lacking))
         # Sums may agree although a goal is open: of another priority, or one that is not reported.
-        by_chance = (
-            value == bound and known <= len(mine.goals) and mine.goals[known - 1].tier is tier
-        )
+        by_chance = value == bound and is_open
         traded = any(_is_beyond(best[i], mine, i) for i in mine_only if i in best)
         says = tier.provable and not by_chance and not traded
         reported.append(Tier(tier, value / unit, bound / unit if says else None))

@@ -112,6 +112,24 @@ def test_a_sum_that_agrees_by_chance_is_no_proof() -> None:
     assert admitted(state) == 16
 
 
+def test_where_the_sum_is_at_its_most_the_open_priority_may_still_gain_what_it_lacks() -> None:
+    """The low gangs ask for twice what there is, and none of them leaves room for the high one."""
+    cluster = Scenario("x1=8 x2=8").gang("high", pods=1, gpus=8, priority=1)
+    for k in range(4):
+        cluster = cluster.gang(f"low{k}", pods=1, gpus=8)
+    problem = formulate(cluster.snapshot(), Policy())
+    low = {
+        GangIdx(k): (UnitsOnNode(DemandIdx(0), NodeIdx(k - 1), 1),)
+        for k, gang in enumerate(problem.gangs)
+        if gang.priority == 0 and k <= 2
+    }
+    state = State(problem, to_solution(problem, low), time.monotonic() + 60, lambda _: None)
+    count(state)
+    assert admitted(state) == 8 + 4 * 8
+    count_tiers(state)
+    assert admitted(state) == 16 + 8
+
+
 def admitted(state: State) -> float | None:
     """The bound that is reported of who is admitted."""
     [tier] = (t for t in state.solution().tiers if t.name is TierName.ADMITTED)
