@@ -20,7 +20,6 @@ from placement_service.cp_sat.exact_objective import Goals
 from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Answer, Var, span
-from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.levels import sums_by_domain
@@ -31,6 +30,7 @@ from placement_service.formulation.tiers.goal import Goal, Terms
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
+from placement_service.search.neighbourhood_widths import Widths
 
 
 class Improver:
@@ -43,9 +43,10 @@ class Improver:
         self.random = random.Random(state.parameters.seed)
         self.level = _level(self.problem)
         self.rounds = 0
-        #: Domains set free at once: more when few are settled, fewer when they are not.
-        self.width = float(self.parameters.fewest_domains)
+        self.widths = Widths(state.parameters)
         self.stale = 0
+        #: Rounds in a row that did nothing for the first open goal.
+        self.in_vain = 0
         self.tried: dict[tuple[int, bytes, tuple[int, ...]], int] = {}
         self.movable = {
             g.index
@@ -113,8 +114,9 @@ class Improver:
             return False
         self.state.phase = "improve"
         at, wanting = aim
+        first = self.state.first_open
         target = self.random.choice(wanting)
-        level = self._level_for(target)
+        level = self._level_for(target, at)
         nodes = self._nodes(target, level)
         plain = target.index in self.plain
         gangs = self._alike(target, nodes) if plain else self._gangs(target, nodes)
@@ -123,7 +125,7 @@ class Improver:
         times = self.tried.get(key, 0) + 1
         if times > 2:
             self.stale += 1
-            self.width += self.parameters.wider
+            self.widths.settled(level, None)
             return self.stale < self.parameters.neighbourhood_stale
         fixed = {i: u for i, u in self.state.plan.items() if i not in free}
         residual = ResidualCapacity(self.problem)
@@ -156,13 +158,16 @@ class Improver:
             better = self.state.accept(merged)
             if not self.state.packs:
                 better = self.state.accept(self._fill(merged)) or better
+        if at == first:
+            self.in_vain = 0 if better else self.in_vain + 1
         if better:
             self.stale = 0
             self.tried.clear()
+            self.widths.improved(level)
         elif answer.proven:
-            self.width += self.parameters.wider
+            self.widths.settled(level, model.size if isinstance(model, AggregateModel) else None)
         else:
-            self.width = max(self.parameters.fewest_domains, self.width - self.parameters.narrower)
+            self.widths.unsettled(level)
         return True
 
     # --- what to free -----------------------------------------------------------
@@ -181,7 +186,8 @@ class Improver:
             for i, (goal, value, bound) in enumerate(reached)
             if i >= state.first_open and goal.tier.provable and value != bound
         ]
-        if state.open_tier is not TierName.ADMITTED and self.random.random() < 0.5:
+        stuck = self.in_vain >= self.parameters.neighbourhood_in_vain
+        if stuck and self.random.random() < 0.5:
             self.random.shuffle(aims)
         for at in aims:
             wanting = [g for g in self._wanting(at) if g.index in self.movable]
@@ -202,12 +208,16 @@ class Improver:
             g for g in out if g.index in possible
         ]
 
-    def _level_for(self, target: Gang) -> int:
-        """The broadest level that the target names and that has a few domains."""
+    def _level_for(self, target: Gang, at: int) -> int:
+        """The broadest level that the target names and that has a few domains. To find room for it,
+        one whose neighbourhoods are settled in time, if there is any.
+        """
         named = {i for s in target.scopes for i in (s.required, s.preferred)}
         named |= {target.set_level}
         levels = self.problem.levels
         broad = [i for i in named - {-1} if levels[i].count >= 3 and not levels[i].is_host]
+        if not self.state.goals[at].tier.minimize:
+            broad = [i for i in broad if not self.widths.is_too_broad(i)] or broad
         return min(broad, key=lambda i: levels[i].count, default=self.level)
 
     def _alike(self, target: Gang, nodes: Ints) -> list[Gang]:
@@ -241,7 +251,7 @@ class Improver:
     def _nodes(self, target: Gang, at: int) -> Ints:
         """Nodes of a few domains: the target's own, roomy ones, random ones."""
         level = self.problem.levels[at]
-        count = min(self.parameters.most_domains, int(self.width))
+        count = self.widths.domains(at)
         own = self._own(target, at)
         chosen = set(self.random.sample(sorted(own), min(len(own), count)))
         pod_class = max(

@@ -255,6 +255,11 @@ class SearchParameters:
     neighbourhood_aggregate_effort_again: float = 1.0
     #: After so many neighbourhoods in a row that were tried twice before, nothing is left to try.
     neighbourhood_stale: int = 40
+    #: So many of the smallest neighbourhoods of a level that are not settled in a row lead to a
+    #: narrower one; so many rounds in vain let later goals have their turn while it is open who is
+    #: admitted.
+    neighbourhood_unsettled: int = 2
+    neighbourhood_in_vain: int = 4
     #: The largest weight of one neighbourhood's goals; goals beyond it are not optimised.
     neighbourhood_weight: int = 1 << 48
     #: More domains than a gang of a neighbourhood could be split over in addition.
@@ -264,8 +269,10 @@ class SearchParameters:
     #: Domains set free at once: at first, and at most.
     fewest_domains: int = 2
     most_domains: int = 16
-    #: How that number grows after a neighbourhood was settled without success, and shrinks after
-    #: one was not settled.
+    #: How that number grows after a neighbourhood was settled without success, where it was small,
+    #: which has up to so many variables, and else; and shrinks after one was not settled.
+    wider_small: float = 0.5
+    neighbourhood_small: int = 1_000
     wider: float = 0.25
     narrower: float = 0.5
     #: Every so many rounds the placed gangs are placed anew in another order.
