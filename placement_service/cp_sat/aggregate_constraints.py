@@ -24,11 +24,12 @@ from placement_service.formulation.tiers.goal import Terms
 
 
 def constrain(variables: AggregateVariables, counting: Counting) -> Filling:
-    """Post all constraints; returns how the nodes are filled."""
+    """Post all constraints; returns how the nodes are filled. Raises OutOfTime as the variables."""
     _gangs_that_run_stay(variables)
     _sets_come_whole(variables)
     _asks_are_met(variables)
     _parts_open_where_demanded(variables)
+    variables.check_time()
     filling = Filling(
         variables.cp,
         variables.problem,
@@ -77,6 +78,7 @@ def _sets_come_whole(variables: AggregateVariables) -> None:
 def _asks_are_met(variables: AggregateVariables) -> None:
     cp = variables.cp
     for ask, times, choices in variables.asked:
+        variables.check_time()
         for i, (_, cap) in enumerate(ask.pod_classes):
             cp.add(choices[i] <= min(cap, ask.most) * dot(times))
         total = _sum(choices.values())
@@ -89,6 +91,7 @@ def _asks_are_met(variables: AggregateVariables) -> None:
 def _parts_open_where_demanded(variables: AggregateVariables) -> None:
     cp = variables.cp
     for parts in variables.parts.values():
+        variables.check_time()
         if not parts.large:
             _covers(variables, parts.supply, parts.demand, exact=True)
             continue
@@ -164,6 +167,7 @@ def _covers(
             if up in where:
                 need[up].append((d.var, d.times))
     for v in where:
+        variables.check_time()
         if exact and v == ROOT:
             cp.add(_sum(have[v]) == dot(need[v]))
         else:

@@ -17,6 +17,7 @@ from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import ROOT, Forest
+from placement_service.cp_sat.linear_model import check_time
 from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.part_types import Ask, Kind, Kinds
@@ -93,14 +94,12 @@ class AggregateVariables:
         most_variables: int | None = None,
         until: float = math.inf,
     ) -> None:
-        """Raises TooManyVariables when there would be more than that, OutOfTime where the nodes are
-        not classified by `until`.
-        """
+        """Raises TooManyVariables when there would be more than that, OutOfTime after `until`."""
         self.cp = cp_model.CpModel()
         self.problem = counting.problem
         self.forest = forest
         self.parameters = parameters
-        self.kinds = Kinds(counting, forest, gangs, fixed)
+        self.kinds = Kinds(counting, forest, gangs, fixed, until)
         count: dict[int, int] = {}
         for g in gangs:
             for d in g.demands:
@@ -117,6 +116,7 @@ class AggregateVariables:
             parameters,
             until,
         )
+        self._until = until
         self._most_variables = most_variables
         # There may be as many classes as nodes, and building them takes seconds.
         self._check_size(sum(sum(map(bool, c.most)) for c in self.classes))
@@ -157,10 +157,15 @@ class AggregateVariables:
 
     def new(self, most: int) -> Var:
         """A count from 0 to `most`."""
+        self.check_time()
         var = self.cp.new_int_var(0, most, "")
         self._check_size(var.index + 1)
         self.upper[var.index] = most
         return var
+
+    def check_time(self) -> None:
+        """Raises OutOfTime where the time to build the model is over."""
+        check_time(self._until)
 
     def _check_size(self, variables: int) -> None:
         if self._most_variables is not None and variables > self._most_variables:

@@ -65,6 +65,12 @@ class OutOfTime(Exception):
     """There is no time left to build the model."""
 
 
+def check_time(until: float) -> None:
+    """Raises OutOfTime where `time.monotonic` is past `until`."""
+    if time.monotonic() > until:
+        raise OutOfTime
+
+
 class LinearModel:
     """Variables between bounds, and rows of them between bounds. `row` raises OutOfTime where
     `time.monotonic` is past `until`.
@@ -97,8 +103,7 @@ class LinearModel:
         self, terms: Sequence[tuple[int, float]], least: float = -math.inf, most: float = math.inf
     ) -> None:
         """A sum of variables with weights between bounds; each variable stands there once."""
-        if time.monotonic() > self.until:
-            raise OutOfTime
+        check_time(self.until)
         number = len(self._row_least)
         # The largest weight is one, whatever is counted.
         scale = max([abs(w) for _, w in terms], default=1.0) or 1.0

@@ -11,6 +11,7 @@ content stand for, in the same order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.exact_variables import is_single
+from placement_service.cp_sat.linear_model import check_time
 from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, is_placed, oldest_first
@@ -166,8 +168,14 @@ class Kinds:
     """
 
     def __init__(
-        self, counting: Counting, forest: Forest, gangs: Iterable[Gang], fixed: Plan
+        self,
+        counting: Counting,
+        forest: Forest,
+        gangs: Iterable[Gang],
+        fixed: Plan,
+        until: float = math.inf,
     ) -> None:
+        """Raises OutOfTime where it is not done by `until`, in `time.monotonic` seconds."""
         self.counting = counting
         self.problem: Problem = counting.problem
         self.forest = forest
@@ -185,6 +193,7 @@ class Kinds:
             excluded = g.begins_anew and is_placed(self.problem.gangs[g.not_with], fixed)
             if excluded or not self._mine.keys() >= lacking:
                 del self._mine[g.index]
+        self._until = until
         self._form()
 
     # --- gangs and sets -----------------------------------------------------------
@@ -203,6 +212,7 @@ class Kinds:
         ):
             if g.index in done:
                 continue
+            check_time(self._until)
             followers = sorted(scaled.get(g.index, ()), key=oldest_first)
             members = [g, *followers]
             done.update(m.index for m in members)

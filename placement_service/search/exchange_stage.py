@@ -19,7 +19,8 @@ def exchange_parts(state: State) -> None:
     if state.spends_before(TierName.TOPOLOGY):
         # Other gangs will be placed, so where these lie does not matter.
         return
-    if not state.proven and state.left > 0 and state.exchanged is not state.plan:
+    enough = state.left > state.parameters.least_seconds
+    if enough and not state.proven and state.exchanged is not state.plan:
         begin = time.monotonic()
         movable = MovableParts(state)
         if movable.usable:

@@ -100,6 +100,8 @@ def decode(state: State, *, first: bool) -> None:
     """Places the target greedily, hardest first: in the first order, or in a few others. The others
     are for gangs that found no room: they hardly change where gangs lie.
     """
+    if state.left <= 0:
+        return
     state.phase = "decode"
     rng = random.Random(state.parameters.seed)
     build = partial(state.builder.build, until=state.deadline)

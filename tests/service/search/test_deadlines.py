@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from placement_service.cp_sat.admission_master import AdmissionMaster
+from placement_service.cp_sat.aggregate_model import AggregateModel
+from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
@@ -53,3 +57,29 @@ def test_nothing_is_counted_when_the_search_begins_late(
     late = time.monotonic() - 1
     last = search(problem, start, deadline=late, report=lambda solution: None)
     assert last.assignments == start.assignments
+
+
+def test_the_aggregate_model_is_built_no_further_than_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whenever time is over while gangs are sorted, variables made or constraints posted."""
+    mine = state(LONG)
+    asked = (mine.counting, mine.forest, PROBLEM.gangs, np.arange(PROBLEM.node_count), PROBLEM.free)
+    looks = 0
+
+    def ticking() -> float:
+        nonlocal looks
+        looks += 1
+        return float(looks)
+
+    monkeypatch.setattr(time, "monotonic", ticking)
+    AggregateModel(*asked, {})
+    every, looks = looks, 0
+    ended: set[str] = set()
+    for until in range(every):
+        looks = 0
+        with pytest.raises(OutOfTime) as late:
+            AggregateModel(*asked, {}, until=float(until))
+        assert looks == until + 1
+        ended.update(entry.path.stem for entry in late.traceback if isinstance(entry.path, Path))
+    assert ended >= {"part_types", "aggregate_variables", "aggregate_constraints"}
