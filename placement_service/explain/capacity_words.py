@@ -133,8 +133,10 @@ class CapacityWords:
         if binding:
             return ", ".join([_bind(map(words.resource_word, binding)), *others])
         if not self._kinds.has_rules(kind):
-            each = [f"{words.resource_word(r)} for {alone[r]}" for r in sorted(alone)]
-            return f"no resource binds by itself: alone there is {words.listed(each)}"
+            limits = [r for r in sorted(alone) if alone[r] < MANY]
+            each = [f"{words.resource_word(r)} for {alone[r]}" for r in limits]
+            if len(each) > 1:
+                return f"no resource binds by itself: alone there is {words.listed(each)}"
         return ""
 
     def closed(self, needs: Needs, inside: Bools) -> str:

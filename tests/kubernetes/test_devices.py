@@ -119,7 +119,8 @@ SHARE = {
 
 def share(spec: Body | None = None, notes: Body | None = None) -> v1.PodTemplate:
     containers = [{"name": "m", "resources": {"requests": spec or {}}}]
-    return template(containers=containers, metadata={"annotations": notes or {}})
+    metadata = {"annotations": notes or {}}
+    return template(device("n1", {}), containers=containers, metadata=metadata)
 
 
 @pytest.mark.parametrize(
@@ -368,3 +369,20 @@ def test_devices_that_are_not_as_they_should_be_are_problems() -> None:
 def test_a_node_that_counts_gpus_in_hundredths_only_has_whole_ones() -> None:
     sent = only_node(node("n1", allocatable={"koordinator.sh/gpu-core": "400", "cpu": "1"}))
     assert sent.allocatable.extended["nvidia.com/gpu"] == 4
+
+
+def test_pods_that_ask_for_resources_of_koordinator_keep_to_nodes_that_it_manages() -> None:
+    core = "koordinator.sh/gpu-core"
+    nodes = (
+        node("plain", allocatable={"nvidia.com/gpu": "8"}),
+        node("listed", allocatable={"nvidia.com/gpu": "1"}),
+        node("counted", allocatable={"nvidia.com/gpu": "1", core: "100"}),
+    )
+    sent = request(
+        *nodes, device("listed", {}),
+        pod("a", containers=[container(**{core: "60"})]), gang(podgroups=[group("w", "a")]),
+    )  # fmt: skip
+    (pod_set,) = sent.gangs[0].groups[0].pod_sets
+    asked = pod_set.template.requests.extended[core]
+    room = [one.allocatable.extended.get(core, 0) for one in sent.snapshot.nodes]
+    assert (asked, room[0], room[1] >= asked, room[2]) == (60, 0, True, 100)

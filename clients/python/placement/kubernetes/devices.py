@@ -117,6 +117,10 @@ class Devices:
         #: KAI's names of shared GPUs, by node and device.
         self.groups: dict[str, dict[int, str]] = {}
 
+    def lists(self, node: str) -> bool:
+        """Whether a Device lists the GPUs of a node."""
+        return node in self._listed
+
     def board(
         self, node: str, labels: Mapping[str, str], gpu_count: int, pods: Sequence[Pod]
     ) -> Board:

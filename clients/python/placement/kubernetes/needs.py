@@ -58,11 +58,16 @@ class Needs:
 
 
 class NeedsReader:
-    """Reads needs; the volumes and claims are those of the input."""
+    """Reads needs; the volumes and claims are those of the input.
 
-    def __init__(self, volumes: Volumes, claims: Claims) -> None:
+    `by_name` where not all GPUs are managed by Koordinator: what is asked of its resources is told
+    beside the GPUs and shares that these mean.
+    """
+
+    def __init__(self, volumes: Volumes, claims: Claims, *, by_name: bool) -> None:
         self._volumes = volumes
         self._claims = claims
+        self._by_name = by_name
         self._known: dict[_Key, Needs] = {}
 
     def read(
@@ -126,6 +131,9 @@ class NeedsReader:
         if gpus.share is not None:
             template.device_share.CopyFrom(gpus.share.message())
         requests = gpus.requests
+        if self._by_name:
+            named = {r: spec.requests[r] for r in shares.MANAGED if r in spec.requests}
+            requests = {**requests, **named} if named else requests
         if claims.requests:
             requests = dict(requests)
             for resource, amount in claims.requests.items():

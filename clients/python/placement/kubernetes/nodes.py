@@ -10,7 +10,7 @@ what is left, and a warning says why.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,12 +22,10 @@ from placement.kubernetes.pods import Pod
 from placement.kubernetes.podspec import HostPort, read_taint, resources_message
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.shares import GPU
+from placement.kubernetes.shares import GPU, HUNDREDTHS, MANAGED
 
-#: Koordinator's names of GPUs, a hundred of which make one.
-_HUNDREDTHS: Final = (
-    "koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu-core", "koordinator.sh/gpu",
-)  # fmt: skip
+#: More than any node has, also in bytes, of what only says who manages its GPUs.
+_PLENTY: Final = 1 << 44
 
 #: Why a node is closed may quote what anyone has written; the service takes a thousand letters.
 _LONGEST_REASON: Final = 1000
@@ -42,6 +40,20 @@ class Surroundings:
     devices: Devices
     #: Devices of claims, counted like resources, by node.
     claimable: Mapping[str, Mapping[str, int]]
+    #: Whether pods ask for Koordinator's resources by name, see `is_unmanaged`.
+    by_name: bool
+
+
+def is_unmanaged(one: Object, listed: Container[str]) -> bool:
+    """Whether a node has GPUs that Koordinator does not manage: no Device lists them (`listed`
+    are the nodes of Devices), and the node allocates none of Koordinator's resources. Then pods
+    that ask for these do not fit there.
+    """
+    status = one.body.get("status")
+    told = status.get("allocatable", status.get("capacity")) if isinstance(status, dict) else None
+    if one.name in listed or not isinstance(told, dict):
+        return False
+    return GPU in told and told.keys().isdisjoint(MANAGED)
 
 
 def read_nodes(
@@ -78,7 +90,10 @@ def _read_node(
     amounts = allocatable.read(status.get("capacity") if told.absent else told)
     domains = [p.needs.compute_domain for p in bound if p.needs.compute_domain]
     board = around.devices.board(one.name, labels, amounts.get(GPU, 0), bound)
+    managed = around.devices.lists(one.name) or not amounts.keys().isdisjoint(MANAGED)
     amounts = _with_gpus(amounts, board.healthy)
+    if around.by_name and managed:
+        amounts = dict.fromkeys(MANAGED, _PLENTY) | dict(amounts)
     more = around.claimable.get(one.name)
     return v1.Node(
         name=f"nodes/{one.name}",
@@ -103,7 +118,7 @@ def _with_gpus(amounts: Mapping[str, int], devices: int) -> Mapping[str, int]:
     """The amounts, with the GPUs that a node counts only in hundredths or as devices."""
     if GPU in amounts:
         return amounts
-    hundredths = next((amounts[name] for name in _HUNDREDTHS if name in amounts), 0)
+    hundredths = next((amounts[name] for name in HUNDREDTHS if name in amounts), 0)
     pieces = hundredths // 100 or devices
     return {**amounts, GPU: pieces} if pieces else amounts
 

@@ -36,6 +36,10 @@ _RATIO: Final = f"{_KOORDINATOR}gpu-memory-ratio"
 _BYTES: Final = f"{_KOORDINATOR}gpu-memory"
 _PIECES: Final = f"{_KOORDINATOR}gpu.shared"
 _RESOURCES: Final = frozenset({_BOTH, _CORE, _RATIO, _BYTES, _PIECES})
+#: Koordinator's names of GPUs, a hundred of which make one.
+HUNDREDTHS: Final = (_RATIO, _CORE, _BOTH)
+#: Resources of Koordinator's that only nodes have whose GPUs it manages.
+MANAGED: Final = (*HUNDREDTHS, _BYTES)
 
 _MIB: Final = 1 << 20
 _MOST_DEVICES: Final = 64

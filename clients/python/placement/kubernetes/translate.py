@@ -37,7 +37,7 @@ from placement.kubernetes.leader_worker import make_leader_worker_sets, make_rol
 from placement.kubernetes.namespaces import read_namespaces
 from placement.kubernetes.native_gangs import read_native_gangs
 from placement.kubernetes.needs import NeedsReader
-from placement.kubernetes.nodes import Surroundings, read_nodes
+from placement.kubernetes.nodes import Surroundings, is_unmanaged, read_nodes
 from placement.kubernetes.objects import Object, Objects
 from placement.kubernetes.parts import Parts
 from placement.kubernetes.pod_gangs import read_pod_gangs
@@ -111,7 +111,9 @@ def translate(
     made = _make_workloads(objects, kueue, volcano, plain_gangs, paths, problems, warnings)
     everyone = (*objects.pods, *expansion.pods, *made.pods)
     claims = _read_claims(objects, everyone, problems, warnings)
-    pods = _read_pods(objects, everyone, claims, problems)
+    listed = {one.name for one in objects.of_kind(kinds.DEVICES)}
+    by_name = any(is_unmanaged(node, listed) for node in objects.nodes)
+    pods = _read_pods(objects, everyone, claims, problems, by_name=by_name)
     gangs = _read_gangs(objects, expansion, made, pods, paths, problems, warnings)
     queues = _read_queues(objects, kueue, volcano, problems, warnings)
     priorities = read_priorities(objects.priority_classes, problems)
@@ -141,7 +143,10 @@ def translate(
         warnings=warnings,
     )
     nodes = read_nodes(
-        objects.nodes, Surroundings(by_node, paths, devices, claims.on_nodes), problems, warnings
+        objects.nodes,
+        Surroundings(by_node, paths, devices, claims.on_nodes, by_name),
+        problems,
+        warnings,
     )
 
     # 3. The messages.
@@ -237,7 +242,12 @@ def _read_claims(
 
 
 def _read_pods(
-    objects: Objects, everyone: tuple[Object, ...], claims: Claims, problems: list[Problem]
+    objects: Objects,
+    everyone: tuple[Object, ...],
+    claims: Claims,
+    problems: list[Problem],
+    *,
+    by_name: bool,
 ) -> dict[Key, Pod]:
     volumes = read_volumes(
         objects.of_kind(kinds.VOLUME_CLAIMS),
@@ -252,7 +262,7 @@ def _read_pods(
     return read_pods(
         everyone,
         PodSpecReader(namespaces),
-        NeedsReader(volumes, claims),
+        NeedsReader(volumes, claims, by_name=by_name),
         read_bind_requests(objects.of_kind(kinds.KAI_BIND_REQUESTS), problems),
         problems,
     )
