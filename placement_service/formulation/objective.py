@@ -103,9 +103,9 @@ def spent(value: int, share: float) -> int:
     return int(share * abs(value))
 
 
-def worth(problem: Problem, plan: Plan, floors: Floors = ()) -> Worth:
-    """All goals of a plan."""
-    every = goals(problem)
+def worth(problem: Problem, plan: Plan, floors: Floors = (), every: tuple[Goal, ...] = ()) -> Worth:
+    """All goals of a plan; `every` are the goals, where they are known."""
+    every = every or goals(problem)
     values = tuple(goal.value(plan) for goal in every)
     return Worth(every, values, floors or (None,) * len(every))
 

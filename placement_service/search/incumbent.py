@@ -30,6 +30,7 @@ from placement_service.formulation.objective import (
 )
 from placement_service.formulation.plan import Plan, assignments, from_solution, may_lie_so
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.tiers import bound_beside
 from placement_service.heuristic.queue_ledger import queues_hold
 from placement_service.heuristic.slot_layout import Layout
 from placement_service.search.groundwork import Ahead, Groundwork
@@ -182,27 +183,43 @@ class State:
 
     def learn(self, i: int, bound: int) -> None:
         """Takes a bound of the i-th goal if it is tighter than the present one."""
-        if self._tighten(i, bound):
-            self.tell()
+        self.learn_all((*self.bounds[:i], bound))
 
     def learn_all(self, bounds: Sequence[int]) -> None:
         """Take bounds of the first goals, each of which holds for plans that reach those before."""
-        if any([self._tighten(i, bound) for i, bound in enumerate(bounds)]):
+        if self._tighten(bounds):
             self.tell()
 
-    def _tighten(self, i: int, bound: int) -> bool:
-        if not self.problem.exact:
-            # A bound of the problem is not one of the request.
-            return False
-        if self.goals[i].tier is TierName.TOPOLOGY and not self.problem.bounds_topology:
-            return False
-        old = self.bounds[i]
-        if bound <= old if self.goals[i].tier.minimize else bound >= old:
-            return False
-        # All that was proven about later goals assumed the old bound: less of one goal may leave
-        # room for more of those below.
-        self.bounds = self._after(*self.bounds[:i], bound)
-        return True
+    def _tighten(self, bounds: Sequence[int]) -> bool:
+        known: list[int] = []
+        #: The bounds of the goals so far from the last tighter one on, of which nothing is known.
+        chain: list[int] | None = None
+        for i, bound in enumerate(bounds):
+            old = beside = self.bounds[i]
+            if chain is not None:
+                # All that was proven about later goals assumed the old bound: less of one goal may
+                # leave room for more of those below.
+                beside = bound_beside(self.goals[i], zip(self.goals, chain, strict=False))
+                floor = self.worth.floors[i]
+                old = beside if floor is None else floor
+            if self._may_learn(i) and (bound > old if self._minimizes(i) else bound < old):
+                known.append(bound)
+                chain = [*known]
+            else:
+                known.append(old)
+                if chain is not None:
+                    chain.append(beside)
+        if chain is not None:
+            self.bounds = (*known, *self._after(*chain)[len(known) :])
+        return chain is not None
+
+    def _may_learn(self, i: int) -> bool:
+        """Whether a bound of a goal of the problem is one of the request."""
+        topology = self.goals[i].tier is TierName.TOPOLOGY
+        return self.problem.exact and (self.problem.bounds_topology or not topology)
+
+    def _minimizes(self, i: int) -> bool:
+        return self.goals[i].tier.minimize
 
     def _after(self, *known: int) -> Bounds:
         """Bounds of all goals when only those of the first ones are known."""
@@ -294,7 +311,7 @@ class State:
 
     def accept(self, plan: Plan) -> bool:
         """Take a plan if it is better than the one we have."""
-        return self._accept(plan, worth(self.problem, plan, self.worth.floors))
+        return self._accept(plan, worth(self.problem, plan, self.worth.floors, self.goals))
 
     def _accept(self, plan: Plan, mine: Worth) -> bool:
         if mine.rank <= self.worth.rank:
@@ -316,8 +333,7 @@ class State:
         """
         self.target, self.layout, self.begun = ahead.target, ahead.layout, ahead.begun
         self.refilled = ahead.refilled
-        for i, bound in enumerate(ahead.bounds):
-            self._tighten(i, bound)
+        self._tighten(ahead.bounds)
         if not self._accept(ahead.plan, ahead.worth):
             self.tell()
 

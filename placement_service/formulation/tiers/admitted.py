@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from placement_service.entities.eviction import EvictionPolicy
@@ -33,7 +34,7 @@ def priorities(problem: Problem) -> tuple[int, ...]:
 LONGER = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Admitted:
     """The value of some pending gangs of one priority.
 
@@ -52,6 +53,10 @@ class Admitted:
         return sum(self.problem.gangs[i].value for i in self.gangs if plan.get(i))
 
     def trivial_bound(self) -> int:
+        return self._most
+
+    @cached_property
+    def _most(self) -> int:
         every = (self.problem.gangs[i] for i in self.gangs)
         return sum(g.value for g in every if not g.begins_anew)
 
@@ -68,7 +73,7 @@ class Admitted:
         return [self.problem.gangs[i] for i in sorted(self.gangs) if i not in plan]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class InsideGuarantees:
     """GPUs of the minimums of one priority and above that are guaranteed to their queues.
 
@@ -96,6 +101,10 @@ class InsideGuarantees:
         return max(0, guarantee.left - sum(lower))
 
     def trivial_bound(self) -> int:
+        return self._most
+
+    @cached_property
+    def _most(self) -> int:
         return sum(
             min(
                 self._left(guarantee),

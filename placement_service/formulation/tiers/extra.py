@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from placement_service.entities.request import ExtrasPolicy
@@ -19,7 +20,7 @@ def extras_in(gang: Gang, units: Units) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Extra:
     """The extras of some gangs: of all, or of those of one priority."""
 
@@ -39,6 +40,10 @@ class Extra:
         )
 
     def trivial_bound(self) -> int:
+        return self._most
+
+    @cached_property
+    def _most(self) -> int:
         every = (g for g in self.problem.gangs if g.placeable and not g.begins_anew)
         return sum(g.extras + g.surplus for g in every if self._has(g))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from placement_service.entities.request import ExtrasPolicy
@@ -23,7 +24,7 @@ def minutes(gang: Gang) -> int:
     return max(1, gang.waited // 60)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Waiting:
     """Minutes that admitted gangs waited: all, or those of one priority."""
 
@@ -39,6 +40,10 @@ class Waiting:
         return sum(minutes(g) for g in placed if g.pending and self._has(g))
 
     def trivial_bound(self) -> int:
+        return self._most
+
+    @cached_property
+    def _most(self) -> int:
         every = (g for g in self.problem.pending if not g.begins_anew)
         return sum(minutes(g) for g in every if self._has(g))
 
