@@ -253,7 +253,7 @@ class Shortfalls:
                 name = self.snapshot.nodes[node].short_name
                 most = words.amount(names[r], int(there.max()))
                 text = f"the most free on one node is {most}, on {name}"
-                shown = words.asks(kind.template.requests, self.problem.policy)
+                shown = words.asks(kind.template, self.problem.policy)
                 own = words.amount(names[r], int(kind.request[r]))
                 if own not in shown.split(" and "):
                     text = f"a pod asks for {own} and {text}"

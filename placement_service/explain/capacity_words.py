@@ -35,11 +35,9 @@ class CapacityWords:
         """`` of 8 nvidia.com/gpu``, or each kind with its count."""
         policy = self._problem.policy
         kinds = {k.number: k for n in needs for k, _ in n.kinds}
-        short = {i: words.asks(k.template.requests, policy) for i, k in kinds.items()}
+        short = {i: words.asks(k.template, policy) for i, k in kinds.items()}
         if len(kinds) > len(set(short.values())):
-            short = {
-                i: words.asks(k.template.requests, policy, full=True) for i, k in kinds.items()
-            }
+            short = {i: words.asks(k.template, policy, full=True) for i, k in kinds.items()}
         if len(kinds) == 1:
             (text,) = short.values()
             return f" of {text}" if text else ""

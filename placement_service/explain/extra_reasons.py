@@ -149,7 +149,7 @@ class Extras:
             best = self._shortfalls.best(self._after, (need,), most, region.level)
         found, fits_bare = int(most[best]), int(bare[best]) >= count
         exact = self._after.exact((need,))
-        what = words.asks(kind.template.requests, self._problem.policy)
+        what = words.asks(kind.template, self._problem.policy)
         text = (
             f"{self._shortfalls.say.place(region.level, best)} has room for "
             f"{'' if exact or not found else 'at most '}{found} of {count} more "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from placement_service.entities.devices import DeviceShare
 from placement_service.entities.placement import ReasonCode
 from placement_service.entities.request import (
     CPU,
@@ -13,7 +14,6 @@ from placement_service.entities.request import (
     PODS,
     PodTemplate,
     Policy,
-    Resources,
     namespace_of,
 )
 from placement_service.formulation.compute_domains import repels_domains
@@ -54,15 +54,29 @@ def _bytes(value: int) -> str:
     return str(value)
 
 
-def asks(requests: Resources, policy: Policy, *, full: bool = False) -> str:
-    """What a pod asks for: its GPUs if it has any, else everything but its own slot."""
+def asks(template: PodTemplate, policy: Policy, *, full: bool = False) -> str:
+    """What a pod asks for: its GPUs or share of them if it has any, else everything but its own
+    slot.
+    """
+    requests, share = template.requests, template.device_share
     # No resource of Kubernetes has a space in its name: such columns are rules expressed as
     # amounts.
     names = sorted(r for r, v in requests.items() if v and r != PODS and " " not in r)
     gpus = [r for r in names if r in policy.gpu_resources]
     rest = [r for r in names if r not in gpus]
-    shown = gpus + rest if full or not gpus else gpus
-    return " and ".join(amount(r, requests[r]) for r in shown)
+    shown = gpus + rest if full or not (gpus or share) else gpus
+    shares = [_share(share)] if share else []
+    return " and ".join([*shares, *(amount(r, requests[r]) for r in shown)])
+
+
+def _share(share: DeviceShare) -> str:
+    """``60 % of a GPU``, ``10Gi memory of each of 2 GPUs``."""
+    compute, memory = (f"{milli / 10:g} %" for milli in (share.compute_milli, share.memory_milli))
+    parts = [f"{compute} of the compute"] if share.compute_milli else []
+    parts += [f"{memory} of the memory"] if share.memory_milli else []
+    parts += [amount(MEMORY, share.memory_bytes)] if share.memory_bytes else []
+    text = compute if share.compute_milli == share.memory_milli > 0 else " and ".join(parts)
+    return f"{text} of {'a GPU' if share.count == 1 else f'each of {share.count} GPUs'}"
 
 
 def resource_word(resource: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from placement_service.entities.devices import DeviceShare
 from placement_service.entities.placement import ReasonCode, ReasonState
 from placement_service.entities.request import (
     CPU,
@@ -37,11 +38,26 @@ def test_amounts_are_spelled_as_people_do(resource: str, value: int, text: str) 
 
 
 def test_a_pod_is_called_by_its_gpus_or_else_by_all_it_asks_for() -> None:
-    requests = {GPU: 4, CPU: 2000, PODS: 1}
-    assert asks(requests, POLICY) == "4 nvidia.com/gpu"
-    assert asks(requests, POLICY, full=True) == "4 nvidia.com/gpu and 2 cpu"
-    assert asks({CPU: 2000, PODS: 1}, POLICY) == "2 cpu"
-    assert asks({PODS: 1}, POLICY) == ""
+    pod = PodTemplate({GPU: 4, CPU: 2000, PODS: 1})
+    assert asks(pod, POLICY) == "4 nvidia.com/gpu"
+    assert asks(pod, POLICY, full=True) == "4 nvidia.com/gpu and 2 cpu"
+    assert asks(PodTemplate({CPU: 2000, PODS: 1}), POLICY) == "2 cpu"
+    assert asks(PodTemplate({PODS: 1}), POLICY) == ""
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (DeviceShare(600, 600), "60 % of a GPU"),
+        (DeviceShare(125, 125, count=2), "12.5 % of each of 2 GPUs"),
+        (DeviceShare(500, 600), "50 % of the compute and 60 % of the memory of a GPU"),
+        (DeviceShare(0, 0, 10 << 30), "10Gi memory of a GPU"),
+    ],
+)
+def test_a_pod_with_a_share_of_a_gpu_is_called_by_it(share: DeviceShare, text: str) -> None:
+    pod = PodTemplate({CPU: 1000, PODS: 1}, device_share=share)
+    assert asks(pod, POLICY) == text
+    assert asks(pod, POLICY, full=True) == f"{text} and 1 cpu"
 
 
 def test_long_lists_end_in_a_count() -> None:
