@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +23,9 @@ Pattern = tuple[int, ...]
 
 #: Steps of the enumeration between two checks of the clock.
 STEPS_AT_ONCE = 500
+
+#: Instead of the number of a class: nodes on which nothing fits, and such as are each one alone.
+_NOTHING_FITS, _EACH_ALONE = -1, -2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,66 +80,80 @@ def classify(
     ceiling = np.minimum(wanted, UNLIMITED).astype(np.int64)
     room = np.minimum(free[np.ix_(nodes, used)], ceiling)
     eligible = problem.eligible[np.ix_(rows, nodes)].T
-    places = [problem.levels[i].place_of[nodes] for i in levels]
     sorts = sorts_of(problem, pod_classes)
     some = {sort: k for k, sort in enumerate(sorts)}
     by_sort = request[[some[sort] for sort in range(len(some))]]
-    contents = [room[i].tobytes() + eligible[i].tobytes() for i in range(len(nodes))]
-    spots = [
-        (tuple(int(p[i]) for p in places), tuple(bool(m[node]) for m in marks))
-        for i, node in enumerate(nodes.tolist())
-    ]
-    alike = Counter(zip(contents, spots, strict=True))
-    limit = {at: _worth_while(count, parameters) for at, count in alike.items()}
+    # Nodes of which all that matters is equal are looked at once.
+    places = [problem.levels[i].place_of[nodes] for i in levels]
+    spots = np.stack([*places, *(mark[nodes] for mark in marks), np.zeros_like(nodes)], axis=1)
+    first, kind_of = _kinds(np.concatenate([room, eligible, spots], axis=1))
+    contents = [room[i].tobytes() + eligible[i].tobytes() for i in first]
+    limits = [_worth_while(count, parameters) for count in np.bincount(kind_of).tolist()]
     highest: dict[bytes, int] = {}
-    for (key, _), most_patterns in limit.items():
-        highest[key] = max(most_patterns, highest.get(key, 0))
+    for content, limit in zip(contents, limits, strict=True):
+        highest[content] = max(limit, highest.get(content, 0))
     memo: dict[bytes, tuple[tuple[Pattern, ...] | None, Pattern]] = {}
-    groups: dict[object, list[int]] = {}
-    facts: dict[object, tuple[tuple[Pattern, ...] | None, Pattern, tuple[int, ...]]] = {}
-    for i, (node, key, spot) in enumerate(zip(nodes.tolist(), contents, spots, strict=True)):
-        if key not in memo:
+    #: By kind of node what fits there, and the number of its class: many for each node alone.
+    facts: list[tuple[tuple[Pattern, ...] | None, Pattern]] = []
+    class_of: list[int] = []
+    number: dict[object, int] = {}
+    for i, content, limit in zip(first, contents, limits, strict=True):
+        if content not in memo:
             caps = [
-                int(
-                    min(
-                        demand[k],
-                        min(
-                            (room[i][r] // request[k][r] for r in np.flatnonzero(request[k])),
-                            default=demand[k],
-                        ),
-                    )
-                )
-                if eligible[i][k]
-                else 0
-                for k in range(len(pod_classes))
+                _most(room[i], row, units) if able else 0
+                for row, units, able in zip(request, demand, eligible[i].tolist(), strict=True)
             ]
-            able = [0] * len(some)
-            for k, sort in enumerate(sorts):
-                able[sort] += caps[k]
-            memo[key] = (
-                _patterns(
-                    room[i],
-                    by_sort,
-                    able,
-                    highest[key],
-                    parameters.steps_per_pattern * highest[key],
-                    until,
-                ),
-                tuple(caps),
-            )
-        patterns, most = memo[key]
-        if not any(most):
-            continue
-        if patterns is not None and len(patterns) > limit[key, spot]:
+            able_by_sort = [0] * len(some)
+            for sort, cap in zip(sorts, caps, strict=True):
+                able_by_sort[sort] += cap
+            steps = parameters.steps_per_pattern * highest[content]
+            patterns = _patterns(room[i], by_sort, able_by_sort, highest[content], steps, until)
+            memo[content] = patterns, tuple(caps)
+        patterns, most = memo[content]
+        if patterns is not None and len(patterns) > limit:
             patterns = None
-        signature = (
-            *spot,
-            tuple(m > 0 for m in most),
-            patterns if patterns is not None else ("node", node),
-        )
-        groups.setdefault(signature, []).append(node)
-        facts[signature] = (patterns, most, tuple(free[node].tolist()))
-    return tuple(NodeClass(tuple(members), *facts[key]) for key, members in groups.items())
+        facts.append((patterns, most))
+        if not any(most):
+            class_of.append(_NOTHING_FITS)
+        elif patterns is None:
+            class_of.append(_EACH_ALONE)
+        else:
+            signature = spots[i].tobytes(), tuple(m > 0 for m in most), patterns
+            class_of.append(number.setdefault(signature, len(number)))
+    classes: list[NodeClass] = []
+    for members in _members(np.array(class_of, dtype=np.int64)[kind_of]):
+        last = members[-1]
+        patterns, most = facts[kind_of[last]]
+        inside = tuple(nodes[members].tolist())
+        classes.append(NodeClass(inside, patterns, most, tuple(free[nodes[last]].tolist())))
+    return tuple(classes)
+
+
+def _kinds(rows: Ints) -> tuple[list[int], Ints]:
+    """The first of each kind of equal rows [N, *], in their order, and the kind of each row."""
+    _, first, kind_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order].tolist(), rank[kind_of.ravel()]
+
+
+def _most(room: Ints, row: Ints, units: int) -> int:
+    """How many of some units that ask for so much fit into a room."""
+    some = np.flatnonzero(row)
+    return int(min(units, (room[some] // row[some]).min(initial=units)))
+
+
+def _members(class_of: Ints) -> list[Ints]:
+    """The places of each class in the order of the first ones, by the class of each node [N]."""
+    alone = class_of == _EACH_ALONE
+    class_of = class_of.copy()
+    class_of[alone] = class_of.max(initial=0) + 1 + np.arange(np.count_nonzero(alone))
+    inside = np.flatnonzero(class_of != _NOTHING_FITS)
+    first, kind_of = _kinds(class_of[inside, None])
+    order = np.argsort(kind_of, kind="stable")
+    ends = np.cumsum(np.bincount(kind_of, minlength=len(first)))
+    return np.split(inside[order], ends[:-1]) if len(inside) else []
 
 
 def _worth_while(count: int, parameters: ModelParameters) -> int:
