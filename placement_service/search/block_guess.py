@@ -52,10 +52,12 @@ FIRM = 20
 
 
 class BlockGuess:
-    """Guesses repeatedly; what is tried is random."""
+    """Guesses repeatedly; what is tried is random. It takes most of the time where it is `again`
+    the turn of guesses.
+    """
 
-    def __init__(self, mine: BlockProblem) -> None:
-        self.mine, self.parameters = mine, mine.parameters
+    def __init__(self, mine: BlockProblem, *, again: bool = False) -> None:
+        self.mine, self.parameters, self.again = mine, mine.parameters, again
         self.rows = block_rows(mine.blocks, mine.classes)
         seed = self.parameters.seed
         self._random = random.Random(seed)
@@ -85,11 +87,20 @@ class BlockGuess:
         self._steps = 0
         #: Whether a strict guess with these gangs torn has just failed.
         self._failed = False
-        state = mine.state
-        p = self.parameters
-        share = p.assign_share_varied if mine.varied else p.assign_share
+        state, p = mine.state, self.parameters
         #: The time that is left for others.
-        self._kept = max(p.least_seconds, state.left - state.at_most(state.left * share))
+        self._kept = max(p.least_seconds, state.left - state.at_most(state.left * self._share()))
+
+    def _share(self) -> float:
+        """The share of the time that guesses may take."""
+        p = self.parameters
+        if self.again:
+            return p.assign_share_again
+        if not self.mine.varied:
+            return p.assign_share
+        # Where time is short guesses mostly fail, and configurations need as long as ever.
+        beside = 1 - p.configuring_seconds / max(self.mine.state.left, p.least_seconds)
+        return min(p.assign_share_varied, max(p.assign_share_short, beside))
 
     def _of_target(self) -> Counter[int]:
         """The bundles of the target, by their places."""

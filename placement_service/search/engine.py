@@ -243,6 +243,8 @@ def _improve(state: State) -> None:
             # Placing gangs one after another does not come near.
             configured = settle_configurations(state, assigned=assigned)
         with stage(Stage.FILL):
+            if configured and not assigned:
+                assigned = assign_blocks(state, again=True)
             fill_unlike_blocks(state)
         with stage(Stage.DECODE):
             if not assigned and not configured and not by_nodes:

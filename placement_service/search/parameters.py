@@ -150,9 +150,13 @@ class SearchParameters:
     #: the same ones torn, and how many may be torn before it is given up.
     assign_attempts: int = 6
     #: The share of the time that guesses may take, and where nodes of one block are unlike: there
-    #: they often fail, and configurations need the time.
+    #: they often fail, and configurations need so many seconds, or nearly as much of a short time.
+    #: The share when these are done.
     assign_share: float = 0.5
     assign_share_varied: float = 0.4
+    assign_share_short: float = 0.25
+    configuring_seconds: float = 3.5
+    assign_share_again: float = 0.8
     #: The least share of all nodes that no rack binds, and where nodes of one rack are unlike.
     assign_loose_share: float = 0.05
     assign_loose_share_unlike: float = 0.15

@@ -324,13 +324,14 @@ def test_clusters_too_large_for_models_of_blocks_are_filled_at_once() -> None:
 def test_guesses_leave_more_time_where_blocks_have_several_pools(
     scattered: int, varied: bool
 ) -> None:
-    """There they often fail, and configurations find plans."""
+    """There they often fail, and configurations find plans. After these they go on."""
     parameters = {"blocks": 4, "gangs": 40, "load": 1.2, "scattered": scattered}
     state = counted(Instance("pools", parameters, 1).snapshot())
     state.parameters = replace(DEFAULTS, assign_share=1.0, assign_share_varied=0.0)
     mine = BlockProblem(state)
     assert mine.varied is varied
     assert BlockGuess(mine).is_over() is varied
+    assert not BlockGuess(mine, again=True).is_over()
 
 
 def test_pools_that_are_mixed_in_every_block_are_filled_at_once() -> None:

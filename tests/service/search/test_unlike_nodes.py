@@ -93,6 +93,35 @@ def test_the_search_says_whether_blocks_were_found(
         )
 
 
+@pytest.mark.parametrize(("assigned", "configured"), [(False, True), (False, False), (True, True)])
+def test_blocks_are_sought_again_when_configurations_were_of_use(
+    assigned: bool, configured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sought: list[bool] = []
+
+    def seek(state: State, *, again: bool = False) -> bool:
+        sought.append(again)
+        return assigned
+
+    class Filled(Exception):
+        pass
+
+    def fill(state: State) -> None:
+        raise Filled
+
+    snapshot = Instance("pools", {"blocks": 3, "gangs": 40, "scattered": 1}).snapshot()
+    problem = formulate(snapshot, POLICY)
+    monkeypatch.setattr(engine, "assign_blocks", seek)
+    monkeypatch.setattr(engine, "settle_configurations", lambda state, assigned: configured)
+    monkeypatch.setattr(engine, "fill_unlike_blocks", fill)
+    late = time.monotonic() + 60
+    with pytest.raises(Filled):
+        engine.search(
+            problem, to_solution(problem, {}), deadline=late, report=lambda solution: None
+        )
+    assert sought == ([False, True] if configured and not assigned else [False])
+
+
 def test_alike_nodes_need_no_configurations() -> None:
     snapshot = Instance("rack_parts", {"blocks": 3, "gangs": 40}).snapshot()
     state = begun(formulate(snapshot, POLICY))
