@@ -134,12 +134,26 @@ class ReservedRoom(Rule):
         if not more.any() or any(c in self.owners for c in company):
             # What an owner leaves over may be more than it takes.
             return None
+        fitting = self._fitting(pods, more)
+        return Ceiling(self._here(pods, fitting if fitting < _MOST_MORE else int(NO_CEILING)))
+
+    def surely(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
+        # Pods on other nodes are none of its business.
+        more = self._of_one(pod_class)
+        return self._here(pods, self._fitting(pods, more) if more.any() else int(NO_CEILING))
+
+    def _fitting(self, pods: Ints, more: Ints) -> int:
+        """How many pods that add so much fit on the node, one by one; at most `_MOST_MORE`."""
         load, fitting = pods[:, self.at], 0
         while fitting < _MOST_MORE and self._fits(load + (fitting + 1) * more):
             fitting += 1
+        return fitting
+
+    def _here(self, pods: Ints, most: int) -> Ints:
+        """A number for the node, and none for all others [D + 1]."""
         by_domain = np.full(pods.shape[1] + 1, NO_CEILING)
-        by_domain[self.at] = fitting if fitting < _MOST_MORE else NO_CEILING
-        return Ceiling(by_domain)
+        by_domain[self.at] = most
+        return by_domain
 
     def comes_late(self, pod_class: ClassIdx) -> bool:
         return pod_class not in self.owners and any(row.take[pod_class] for row in self.rows)

@@ -312,6 +312,13 @@ class TestRule:
         assert ceiling.by_domain.tolist() == [NO_CEILING, 2, NO_CEILING]
         assert self.RULE.ceiling(self.pods(1, 1), ClassIdx(1), [ClassIdx(0)]) is None
 
+    def test_so_many_more_fit_whatever_comes_elsewhere(self) -> None:
+        """What two owners leave over of their reservations is free, so eight of them fit."""
+        for pod_class, most in ((0, 8), (1, 1), (2, NO_CEILING)):
+            surely = self.RULE.surely(self.pods(0, 0), ClassIdx(pod_class))
+            assert surely is not None
+            assert surely.tolist() == [NO_CEILING, most, NO_CEILING]
+
     def test_amounts_are_counted_in_a_common_measure(self) -> None:
         row = Row(np.array([1 << 50, 3 << 50]), (1 << 50,), 4 << 50, ((0,),)).measured()
         assert row is not None
