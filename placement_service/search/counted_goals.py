@@ -51,7 +51,7 @@ def count_goals(
     """
     master = AdmissionMaster(counting, parameters.model)
     floors = floors or (None,) * len(goals)
-    effort = parameters.master_effort
+    efforts = (True, parameters.master_near_effort), (False, parameters.master_effort)
     bounds: list[int] = []
     held: list[int] = []
 
@@ -64,7 +64,7 @@ def count_goals(
         answer = Answer(None, floor or 0, floor or 0, proven=True)
         if floor is None and any(span([term]) for term in terms):
             maximize = not goals[i].tier.minimize
-            for near, most in ((True, parameters.master_near_effort), (False, effort)):
+            for near, most in efforts:
                 answer = master.solve(
                     terms, maximize=maximize, seconds=seconds, effort=most, near=near
                 )
@@ -85,7 +85,8 @@ def count_goals(
         return None
     if all(goal.tier is not TierName.ADMITTED for goal in goals[len(held) :]):
         # Of the best sets the one that is easiest to place.
-        master.solve(master.hardness(), maximize=False, seconds=seconds, effort=effort)
+        most = parameters.master_target_effort
+        master.solve(master.hardness(), maximize=False, seconds=seconds, effort=most)
     return CountedGoals(tuple(bounds), master.gangs, master.layout)
 
 

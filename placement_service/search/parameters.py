@@ -43,6 +43,8 @@ class SearchParameters:
     #: The same for a first try from the bound, which mostly settles a goal in two thirds of the
     #: time.
     master_near_effort: float = 0.2
+    #: The same for which of the best sets is easiest to place.
+    master_target_effort: float = 0.2
     #: Classes of gangs times places up to which the master is asked which gangs lie whole where,
     #: and its effort; that of the question whether any plan is better than the one there is.
     place_variables: int = 8_000
