@@ -148,13 +148,13 @@ class Counting:
 
         Units that nothing binds are parts of one.
         """
-        gang = self._first_alike(gang)
+        gang = self.first_alike(gang)
         key = (gang, level)
         if key not in self._parts:
             self._parts[key] = self._cut(gang, level)
         return self._parts[key]
 
-    def _first_alike(self, gang: Gang) -> Gang:
+    def first_alike(self, gang: Gang) -> Gang:
         """The first gang that asks for the same: what is known of it need not be found again."""
         if gang not in self._first:
             asks = (gang.demands, gang.requirements, gang.scopes)
@@ -197,7 +197,7 @@ class Counting:
         # Bases come first.
         for gang in sorted(self.problem.pending, key=lambda g: (g.base >= 0, *oldest_first(g))):
             parts = tuple(self.parts(gang, level) for level in self.levels)
-            alike = (self._first_alike(gang), gang.queue_rows, bool(gang.home))
+            alike = (self.first_alike(gang), gang.queue_rows, bool(gang.home))
             if alike not in known:
                 known[alike] = self._alone(gang)
             alone = known[alike]
@@ -427,7 +427,7 @@ class Counting:
 
     def content(self, gang: Gang, demands: tuple[int, ...]) -> Content:
         """The minimum of the requirements that lie wholly in some demands."""
-        key = (self._first_alike(gang), demands)
+        key = (self.first_alike(gang), demands)
         if key not in self._contents:
             inside = set(demands)
             self._contents[key] = tuple(
@@ -439,7 +439,7 @@ class Counting:
 
     def _needs(self, gang: Gang) -> Mapping[int, UnitsOf]:
         """The units that each requirement of a gang lacks, by its place."""
-        gang = self._first_alike(gang)
+        gang = self.first_alike(gang)
         if gang not in self._needed:
             self._needed[gang] = {
                 i: UnitsOf(gang.pod_classes(q), q.missing)

@@ -120,20 +120,23 @@ def measure_fewest(state: State) -> None:
     """
     problem = state.problem
     empty = ResidualCapacity(problem)
+    known: dict[object, int | None] = {}
     # A bound of a stricter problem is not one of the request.
     for index, units in state.plan.items() if problem.exact else ():
         gang = problem.gangs[index]
         if not gang.pending or all(s.preferred < 0 for s in gang.scopes):
             continue
-        least = state.counting.fewest(gang)
-        if gang_domains(problem, gang, units) == least:
-            state.fewest[index] = least
-        elif state.left <= 0:
-            continue
-        elif _lies_in(state, empty, gang) == least:
-            state.fewest[index] = least
-        else:
-            _measure_alone(state, gang, units)
+        fewest: int | None = state.counting.fewest(gang)
+        if gang_domains(problem, gang, units) != fewest:
+            alike = state.counting.first_alike(gang), gang.rests_on, gang.home
+            if alike not in known:
+                if state.left <= 0:
+                    continue
+                alone = _lies_in(state, empty, gang) == fewest
+                known[alike] = fewest if alone else _fewest_alone(state, gang, units)
+            fewest = known[alike]
+        if fewest is not None:
+            state.fewest[index] = fewest
 
 
 def _lies_in(state: State, empty: ResidualCapacity, gang: Gang) -> int | None:
@@ -144,12 +147,12 @@ def _lies_in(state: State, empty: ResidualCapacity, gang: Gang) -> int | None:
     return None if units is None else gang_domains(state.problem, gang, units)
 
 
-def _measure_alone(state: State, gang: Gang, units: Units) -> None:
-    """The fewest domains of a gang by the exact model, where it is small."""
+def _fewest_alone(state: State, gang: Gang, units: Units) -> int | None:
+    """The fewest domains of a gang by the exact model, where it is small; None if not known."""
     problem, p = state.problem, state.parameters
     everywhere = np.arange(problem.node_count)
     if size_of(problem, [gang], everywhere) > p.exact_polish_variables:
-        return
+        return None
     alone = Goals(
         ExactModel(state.counting, [gang], everywhere, problem.free, {}, gang.rests_on, p.model)
     )
@@ -163,4 +166,5 @@ def _measure_alone(state: State, gang: Gang, units: Units) -> None:
         effort=p.alone_effort,
     )
     if answer.proven and answer.plan is not None:
-        state.fewest[gang.index] = gang_domains(problem, gang, answer.plan[gang.index])
+        return gang_domains(problem, gang, answer.plan[gang.index])
+    return None
