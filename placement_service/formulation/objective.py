@@ -116,7 +116,7 @@ def trivial_bounds(every: Sequence[Goal], known: Sequence[int] = ()) -> Bounds:
     """
     bounds = list(known)
     for goal in every[len(known) :]:
-        bounds.append(bound_beside(goal, zip(every, bounds, strict=False)))
+        bounds.append(bound_beside(goal, every, bounds))
     return tuple(bounds)
 
 

@@ -104,8 +104,10 @@ class Groundwork:
         coming = coming_units(self.problem, moved_units=moved, large_only=True)
         return CheapRoom(self.builder, coming, p.core_room)
 
-    def count(self, seconds: float, until: Callable[[], bool]) -> None:
-        """Count what all goals can be at most, in about so many seconds, unless told to stop."""
+    def count(self, seconds: float, deadline: float, until: Callable[[], bool]) -> None:
+        """Count what all goals can be at most, in about so many seconds for each of them, as long
+        as there is time for it and nobody says to stop.
+        """
         every = goals(self.problem)
         self.counted = count_goals(
             self.counting,
@@ -113,6 +115,7 @@ class Groundwork:
             trivial_bounds(every),
             self.parameters,
             seconds=seconds,
+            deadline=deadline,
             until=until,
         )
 
@@ -132,11 +135,16 @@ def prepare(
             ground.cheap_room.core(ground.parameters.core_domains, home_plan(problem))
         return ground
     # Where the answer must be repeatable only the deadline ends a step.
-    share = 1.0 if problem.policy.deterministic else 0.5
+    timed = not problem.policy.deterministic
+    share, most = (0.5, ground.parameters.counting_share) if timed else (1.0, 1.0)
+
+    def left() -> float:
+        return deadline - time.monotonic()
+
     steps: tuple[Callable[[], object], ...] = (
         lambda: ground.counting.classes,
         lambda: ground.counting.rows,
-        lambda: ground.count((deadline - time.monotonic()) * share, until),
+        lambda: ground.count(left() * share, deadline - left() * (1 - most), until),
     )
     for step in steps:
         if until() or time.monotonic() > deadline:

@@ -199,7 +199,7 @@ class State:
             if chain is not None:
                 # All that was proven about later goals assumed the old bound: less of one goal may
                 # leave room for more of those below.
-                beside = bound_beside(self.goals[i], zip(self.goals, chain, strict=False))
+                beside = bound_beside(self.goals[i], self.goals, chain)
                 floor = self.worth.floors[i]
                 old = beside if floor is None else floor
             if self._may_learn(i) and (bound > old if self._minimizes(i) else bound < old):

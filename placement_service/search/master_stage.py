@@ -34,6 +34,7 @@ def count(state: State) -> None:
             return
     counted = state.ground.counted
     if counted is None or not state.is_fresh:
+        most = state.at_most(state.left * state.parameters.counting_share)
         counted = count_goals(
             counting,
             state.goals,
@@ -41,7 +42,7 @@ def count(state: State) -> None:
             state.parameters,
             floors=state.worth.floors,
             seconds=max(state.parameters.least_seconds, state.at_most(state.left / 2)),
-            deadline=state.deadline,
+            deadline=min(state.deadline, time.monotonic() + most),
         )
         assert counted is not None
     state.target, state.layout = counted.target, counted.layout

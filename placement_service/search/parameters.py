@@ -38,6 +38,8 @@ class SearchParameters:
     relaxation_share: float = 0.25
     #: Nodes up to which reservations are counted there though it is known who is admitted.
     relaxation_nodes: int = 500
+    #: The share of the time after which no further goal is counted: each priority has its own.
+    counting_share: float = 0.75
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
     #: The same for a first try from the bound, which mostly settles a goal in two thirds of the

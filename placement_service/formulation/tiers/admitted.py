@@ -10,7 +10,7 @@ gangs; the value of all is reported.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -143,15 +143,19 @@ class InsideGuarantees:
         return mine.placeable and mine.priority >= self.priority
 
 
-def bound_beside(goal: Goal, others: Iterable[tuple[Goal, int]]) -> int:
-    """What a goal can be at most beside others with their bounds: where it counts all gangs of
-    another one, that bound and the value of the rest.
+def bound_beside(goal: Goal, others: Sequence[Goal], bounds: Sequence[int]) -> int:
+    """What a goal can be at most beside the `others` before it, of which so many have `bounds`:
+    where it counts all gangs of another one, that bound and the value of the rest.
     """
     bound = goal.trivial_bound()
     if isinstance(goal, Admitted):
-        for other, most in others:
+        # Goals of a priority stand together, and there may be thousands of priorities.
+        for i in range(len(bounds) - 1, -1, -1):
+            other = others[i]
+            if other.priority != goal.priority:
+                break
             if isinstance(other, Admitted) and other.gangs <= goal.gangs:
-                bound = min(bound, most + goal.trivial_bound() - other.trivial_bound())
+                bound = min(bound, bounds[i] + goal.trivial_bound() - other.trivial_bound())
     return bound
 
 

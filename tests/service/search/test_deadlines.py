@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from placement_service.formulation.objective import to_solution
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search.counted_goals import count_goals
 from placement_service.search.engine import search
-from placement_service.search.groundwork import Groundwork
+from placement_service.search.groundwork import Groundwork, prepare
 from placement_service.search.incumbent import State
+from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Scenario
 from tests.waiting import LONG
@@ -83,3 +85,28 @@ def test_the_aggregate_model_is_built_no_further_than_the_deadline(
         assert looks == until + 1
         ended.update(entry.path.stem for entry in late.traceback if isinstance(entry.path, Path))
     assert ended >= {"part_types", "aggregate_variables", "aggregate_constraints"}
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_of_many_priorities_no_more_are_counted_than_there_is_time_for(
+    beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Scenario("x1=8 x2=8")
+    for k in range(40):
+        scenario = scenario.gang(f"g{k}", pods=1, gpus=8, priority=k)
+    problem = formulate(scenario.snapshot(), Policy())
+    now = 0.0
+    solve = AdmissionMaster.solve
+
+    def slow(*args: Any, **more: Any) -> Any:
+        nonlocal now
+        now += 1.0
+        return solve(*args, **more)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(AdmissionMaster, "solve", slow)
+    if beside:
+        prepare(problem, deadline=8.0)
+    else:
+        count(State(problem, to_solution(problem, {}), 8.0, None))
+    assert 6 <= now <= 8
