@@ -91,15 +91,25 @@ def count_goals(
 
 
 def count_most(
-    counting: Counting, goals: Sequence[Goal], parameters: SearchParameters, *, seconds: float
+    counting: Counting,
+    goals: Sequence[Goal],
+    parameters: SearchParameters,
+    *,
+    seconds: float,
+    deadline: float = math.inf,
 ) -> Mapping[TierName, int]:
     """What the admission master says that each tier of which more is better can be in any plan, in
-    sum over priorities: whatever the plan is in the goals before.
+    sum over priorities: whatever the plan is in the goals before. It ends at the `deadline`.
     """
     master = AdmissionMaster(counting, parameters.model)
     found: dict[TierName, int] = {}
     for tier in (TierName.ADMITTED, TierName.WAITING, TierName.EXTRA):
-        terms = [t for g in goals if g.tier is tier and g.reported for t in g.terms(master) or ()]
+        terms: Terms[Var] = []
+        for goal in (g for g in goals if g.tier is tier and g.reported):
+            if time.monotonic() > deadline:
+                # There may be thousands of priorities.
+                return found
+            terms += goal.terms(master) or ()
         effort = parameters.master_near_effort
         bound = master.solve(terms, maximize=True, seconds=seconds, effort=effort).bound
         if bound is not None:

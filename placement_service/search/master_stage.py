@@ -57,7 +57,9 @@ def count_tiers(state: State) -> None:
     if who > 1 and not (state.packs or state.most) and state.left > 0:
         seconds = max(state.parameters.least_seconds, state.at_most(state.left / 10))
         counting, parameters = state.counting, state.parameters
-        state.learn_most(count_most(counting, state.goals, parameters, seconds=seconds))
+        end = state.deadline
+        most = count_most(counting, state.goals, parameters, seconds=seconds, deadline=end)
+        state.learn_most(most)
 
 
 def _everybody_counts(state: State) -> bool:

@@ -17,7 +17,7 @@ from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.search.counted_goals import count_goals
+from placement_service.search.counted_goals import count_goals, count_most
 from placement_service.search.engine import search
 from placement_service.search.groundwork import Groundwork, prepare
 from placement_service.search.incumbent import State
@@ -110,3 +110,10 @@ def test_of_many_priorities_no_more_are_counted_than_there_is_time_for(
     else:
         count(State(problem, to_solution(problem, {}), 8.0, None))
     assert 6 <= now <= 8
+
+
+def test_the_most_of_all_priorities_together_is_not_counted_late() -> None:
+    mine = state(LONG)
+    late = time.monotonic() - 1
+    assert count_most(mine.counting, mine.goals, DEFAULTS, seconds=LONG)
+    assert not count_most(mine.counting, mine.goals, DEFAULTS, seconds=LONG, deadline=late)
