@@ -10,16 +10,20 @@ better at looking for it.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.configurations import Configurations
+from placement_service.cp_sat.configuration_dive import Dive
 from placement_service.cp_sat.configuration_lp import (
     Column,
     ConfigurationLp,
     Duals,
+    Relaxation,
     Row,
     Weighted,
     linear_rows,
@@ -74,21 +78,26 @@ class ColumnModel:
         slack: int | None,
         beyond: int | None = None,
         nodes: int = 1,
+        fixed: Mapping[Column, int] = MappingProxyType({}),
     ) -> int | None:
         """The value of the best solution with the known configurations that HiGHS finds before it
         branches, or in so many nodes; None if it finds none, or none better than `beyond`.
 
         `bound` is the proven one, at which the search may end. Configurations are left out that
-        cost more than `slack`, in the goal's units, of the bound where they are used.
+        cost more than `slack`, in the goal's units, of the bound where they are used. Those that
+        are `fixed` are used so often at least.
         """
-        columns, goal = self._columns(slack), [(v.index, w) for v, w in terms]
+        columns = self._open(fixed) if fixed else self._columns(slack)
+        goal = [(v.index, w) for v, w in terms]
         model = LinearModel()
         for low, *_, high in (v.domain for v in self.cp.proto.variables):
             variable = model.variable(high)
             if low:
                 model.row([(variable, 1)], least=low)
         for column in columns:
-            model.variable(self._domains(column))
+            use = model.variable(self._domains(column))
+            if column in fixed:
+                model.row([(use, 1)], least=fixed[column])
         for row in (*linear_rows(self.cp), *self._rows_of_uses(columns)):
             least = -math.inf if row.low is None else row.low
             model.row(row.weights, least, math.inf if row.high is None else row.high)
@@ -137,6 +146,55 @@ class ColumnModel:
             return None
         counts = [int(found.solver.value(v)) for v in variables]
         return self._take([(v.index, w) for v, w in terms], columns, counts)
+
+    def dive(
+        self,
+        terms: Terms[Var],
+        bound: int,
+        *,
+        maximize: bool,
+        whole: Sequence[Var],
+        leave: Sequence[float],
+        most: int,
+        enough: int,
+        deadline: float,
+        beyond: int | None = None,
+    ) -> int | None:
+        """The same by a dive that makes variables `whole` first, from `most` columns of those that
+        cost hardly anything; it ends where no more than `enough` lacks. What domains hold is fixed
+        for all but some shares of them, which are left to HiGHS, the largest share first.
+        """
+        both = zip(self.lp.columns, self.lp.reduced, strict=True)
+        cheap = [column for column, cost in both if cost <= enough]
+        relaxation = Relaxation(self.lp, self.cp, terms, maximize, cheap[-most:])
+        dive = Dive(relaxation, [v.index for v in whole], deadline)
+        now = time.monotonic()
+        dive.round_counts(now + (deadline - now) / 2)
+        best, lacks = None, abs(bound - beyond) if beyond is not None else None
+        for share in leave:
+            fixed = dive.fix(share)
+            left = deadline - time.monotonic()
+            if not fixed or left <= 0 or (lacks is not None and lacks <= enough):
+                break
+            value = self.fill(
+                terms,
+                bound,
+                maximize=maximize,
+                seconds=left,
+                slack=None,
+                beyond=beyond,
+                fixed=fixed,
+            )
+            if value is not None:
+                best, beyond, lacks = value, value, abs(bound - value)
+        return best
+
+    def _open(self, fixed: Mapping[Column, int]) -> list[Column]:
+        """Columns for domains for which none is fixed, and those that are."""
+        left = [len(s.domains) for s in self.configurations.signatures]
+        for column, times in fixed.items():
+            left[column.signature] -= times
+        return [q for q in self.lp.columns if q in fixed or left[q.signature]]
 
     def _columns(self, slack: int | None) -> list[Column]:
         both = zip(self.lp.columns, self.lp.reduced, strict=True)

@@ -22,7 +22,7 @@ where it is best. Where a goal has to stay near its bound, few can be far from t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
@@ -137,7 +137,8 @@ class ConfigurationLp:
         self._known: set[Column] = set()
         self.needs = [[(v.index, w) for v, w in terms] for terms in needs]
         self.center: Duals | None = None
-        #: By how much the bound of the last goal falls where a column is used, for each.
+        #: By how much the bound of the last goal falls where a column is used, for each; 0 for
+        #: those that are newer.
         self.reduced: list[int] = []
         self._best: _Bound | None = None
 
@@ -145,7 +146,7 @@ class ConfigurationLp:
         self, cp: cp_model.CpModel, terms: Terms[Var], *, maximize: bool, deadline: float
     ) -> int:
         """A proven bound of a goal, under all rows of a model whose variables are linear."""
-        relaxation = _Relaxation(self, cp, terms, maximize)
+        relaxation = Relaxation(self, cp, terms, maximize)
         found = relaxation.converge(deadline)
         self.center = relaxation.best_duals
         self._best = relaxation.best_bound
@@ -167,15 +168,24 @@ class ConfigurationLp:
             return False
         self._known.add(column)
         self.columns.append(column)
+        self.reduced.append(0)
         return True
 
 
-class _Relaxation:
-    """One goal: a linear program and the best bound so far."""
+class Relaxation:
+    """One goal: a linear program and the best bound so far. `uses` are the variables that say how
+    often each column is used, `variables` those of the model.
+    """
 
     def __init__(
-        self, owner: ConfigurationLp, cp: cp_model.CpModel, terms: Terms[Var], maximize: bool
+        self,
+        owner: ConfigurationLp,
+        cp: cp_model.CpModel,
+        terms: Terms[Var],
+        maximize: bool,
+        columns: Iterable[Column] | None = None,
     ) -> None:
+        """Some of the columns that the owner knows may do to begin with."""
         self.owner = owner
         self.configurations = owner.configurations
         self.maximize = maximize
@@ -194,15 +204,16 @@ class _Relaxation:
         self.best_bound: _Bound | None = None
         #: Whether no further column is worth adding.
         self.settled = False
-        self._build()
+        self.uses: dict[Column, pywraplp.Variable] = {}
+        self._build(owner.columns if columns is None else columns)
 
     # --- the linear program ---------------------------------------------------------
 
-    def _build(self) -> None:
+    def _build(self, columns: Iterable[Column]) -> None:
         solver = pywraplp.Solver.CreateSolver("GLOP")
         self.solver = solver
         infinity = solver.infinity()
-        self._variables = [solver.NumVar(low, high, "") for low, high in self.ranges]
+        self.variables = [solver.NumVar(low, high, "") for low, high in self.ranges]
         self._row_limits = []
         for row in self.rows:
             limits = solver.Constraint(
@@ -210,13 +221,13 @@ class _Relaxation:
                 infinity if row.high is None else row.high,
             )
             for v, w in row.weights:
-                limits.SetCoefficient(self._variables[v], w)
+                limits.SetCoefficient(self.variables[v], w)
             self._row_limits.append(limits)
         self._kind_limits = []
         for needs in self.owner.needs:
             limits = solver.Constraint(-infinity, 0)
             for v, w in needs:
-                limits.SetCoefficient(self._variables[v], w)
+                limits.SetCoefficient(self.variables[v], w)
             self._kind_limits.append(limits)
         self._signature_limits = [
             solver.Constraint(-infinity, len(s.domains)) for s in self.configurations.signatures
@@ -225,7 +236,7 @@ class _Relaxation:
         # Values near one, where the solver's tolerances are meaningful.
         self._unit = max((abs(w) for w in self.value.values()), default=1)
         for v, w in self.value.items():
-            objective.SetCoefficient(self._variables[v], w / self._unit)
+            objective.SetCoefficient(self.variables[v], w / self._unit)
         objective.SetMaximization()
         # Goals that are held may need parts for which there are no columns yet: these have a price.
         dearest = float((self._guess().kinds / self._sizes()).max(initial=0.0)) or self._unit
@@ -233,7 +244,7 @@ class _Relaxation:
             missing = solver.NumVar(0, infinity, "")
             self._kind_limits[k].SetCoefficient(missing, -1)
             objective.SetCoefficient(missing, -MISSING * size * dearest / self._unit)
-        for column in self.owner.columns:
+        for column in columns:
             self._add(column)
 
     def _add(self, column: Column) -> None:
@@ -241,8 +252,9 @@ class _Relaxation:
         self._signature_limits[column.signature].SetCoefficient(x, 1)
         for k, times in column.parts:
             self._kind_limits[k].SetCoefficient(x, -times)
+        self.uses[column] = x
 
-    def _solve(self, seconds: float) -> tuple[float, Duals, Floats] | None:
+    def solve(self, seconds: float) -> tuple[float, Duals, Floats] | None:
         """The value, the duals of rows and kinds, and those of signatures; None if that takes
         longer.
         """
@@ -264,9 +276,9 @@ class _Relaxation:
         center = self.owner.center or self._guess()
         if len(center.rows) != len(self.rows):
             center = Duals(np.resize(center.rows, len(self.rows)) * 0, center.kinds)
-        self._try(center)
+        self.price(center)
         while (left := deadline - time.monotonic()) > 0:
-            solved = self._solve(left)
+            solved = self.solve(left)
             if solved is None:
                 break
             value, duals, signatures = solved
@@ -278,7 +290,7 @@ class _Relaxation:
             mix = share
             while not added:
                 point = self.best_duals.mixed(duals, mix)
-                added = self._try(point, duals, signatures)
+                added = self.price(point, duals, signatures)
                 if mix == 0.0:
                     break
                 mix = mix / 2 if mix > 0.1 else 0.0
@@ -322,11 +334,15 @@ class _Relaxation:
         each = 0.9 * worth / np.maximum(weight, 1)
         return Duals(np.zeros(len(self.rows)), each * sizes)
 
-    def _try(
-        self, point: Duals, duals: Duals | None = None, signatures: Floats | None = None
+    def price(
+        self,
+        point: Duals,
+        duals: Duals | None = None,
+        signatures: Floats | None = None,
+        left: Ints | None = None,
     ) -> bool:
-        """Prices at a point: updates the bound and adds columns; returns whether any was worth
-        adding.
+        """Prices at a point: updates the bound and adds columns, of signatures of which domains
+        are `left`; returns whether any was worth adding.
         """
         prices = np.rint(point.kinds * self.scale).astype(np.int64)
         best, columns = self.configurations.price(prices)
@@ -340,13 +356,16 @@ class _Relaxation:
             if not signature.fits:
                 parts = self.configurations.trim(signature, parts, prices)
             there = np.flatnonzero(parts)
+            if left is not None and not left[g]:
+                continue
             if duals is not None and signatures is not None:
                 gain = float(duals.kinds[there] @ parts[there]) - signatures[g]
                 if gain <= 1e-7 * self._unit:
                     continue
             if len(there):
                 column = Column(g, tuple(PartsOfKind(int(k), int(parts[k])) for k in there))
-                if self.owner.add(column):
+                self.owner.add(column)
+                if column not in self.uses:
                     self._add(column)
                     added = True
         return added

@@ -72,7 +72,9 @@ class Configuring:
             return 0
         p, now = state.parameters, time.monotonic()
         late = now + state.at_most(state.left * p.configuration_bound_share)
-        deadline = now + state.at_most(state.left * p.configuration_share)
+        unlike = self.master.configurations.unlike
+        share = p.configuration_share_unlike if unlike else p.configuration_share
+        deadline = now + state.at_most(state.left * share)
         bound = self.master.columns.bound(terms, maximize=True, deadline=late)
         if self.proves:
             state.learn(i, bound)
@@ -96,6 +98,20 @@ class Configuring:
         if best is None or bound - best > hardly:
             slack = None if best is None else bound - best
             better = self._fill_briefly(terms, bound, deadline, slack, beyond=best)
+            best = best if better is None else better
+        if columns.configurations.unlike and (best is None or bound - best > hardly):
+            now = time.monotonic()
+            better = columns.dive(
+                terms,
+                bound,
+                maximize=True,
+                whole=[admission.placed for admission in self.master.admissions()],
+                leave=p.configuration_leave,
+                most=p.configuration_columns,
+                enough=hardly,
+                deadline=now + self.state.at_most((deadline - now) * p.configuration_dive_share),
+                beyond=best,
+            )
             best = best if better is None else better
         left = deadline - time.monotonic()
         if best == bound or left <= p.least_seconds:

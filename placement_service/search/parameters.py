@@ -59,9 +59,10 @@ class SearchParameters:
     place_torn_effort: float = 0.3
     place_torn_ways: int = 100
 
-    #: The shares of the time that is left for each goal of the master with configurations, and for
-    #: its bound.
+    #: The shares of the time that is left for each goal of the master with configurations, also
+    #: where nodes of one domain are unlike, and for its bound.
     configuration_share: float = 0.5
+    configuration_share_unlike: float = 0.7
     configuration_bound_share: float = 0.3
     #: Configurations that cost at most so much of the bound are tried.
     configuration_slack: float = 1e-4
@@ -70,6 +71,11 @@ class SearchParameters:
     configuration_brief_share: float = 0.6
     configuration_effort: float = 3.0
     configuration_assignment_effort: float = 0.3
+    #: Where that lacks more, a dive: its share of the time, columns to begin with, and the shares
+    #: of the domains that are left open.
+    configuration_dive_share: float = 0.8
+    configuration_columns: int = 3_000
+    configuration_leave: tuple[float, ...] = (0.5, 0.17, 0.0)
 
     #: Whole gangs for blocks of unlike racks: the share of the time for all blocks one by one, and
     #: for all of it, so that exchanges have theirs where it finds nothing; how often its even share

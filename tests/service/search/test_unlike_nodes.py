@@ -195,6 +195,34 @@ def test_later_goals_are_about_gangs_that_the_goals_before_leave() -> None:
     assert before != ranges(master)[: len(before)]
 
 
+def test_a_dive_fills_unlike_racks_where_a_single_node_of_a_tree_does_not() -> None:
+    snapshot = Instance("mix", {"blocks": 3, "gangs": 40, "load": 1.3, "unlike": 0.3}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    assert state.configurations is not None
+    late = time.monotonic() + 600
+    master = ConfigurationMaster(state.configurations)
+    columns, terms = master.columns, state.goals[0].terms(master)
+    assert terms
+    bound = columns.bound(terms, maximize=True, deadline=late)
+    value = columns.dive(
+        terms,
+        bound,
+        maximize=True,
+        whole=[a.placed for a in master.admissions()],
+        leave=(0.0,),
+        most=3_000,
+        enough=0,
+        deadline=late,
+    )
+    assert value is not None
+    assert 0.9 * bound <= value <= bound
+    assert master.filling is not None
+    state.accept(Realisation(state.configurations).plan(master.filling, seconds=60, effort=1.0))
+    assert state.worth.values[0] >= 0.8 * bound
+    bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
+    assert verify(snapshot, POLICY, bindings) == ()
+
+
 def test_another_master_knows_the_columns_of_the_first() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
     state = begun(formulate(snapshot, POLICY))
@@ -210,7 +238,7 @@ def test_another_master_knows_the_columns_of_the_first() -> None:
         assert len(known) - before < before / 10
 
 
-@pytest.mark.parametrize(("share", "whole"), [(0.03, True), (0.015, False)])
+@pytest.mark.parametrize(("share", "whole"), [(0.03, True), (0.007, False)])
 def test_what_may_be_spent_buys_whole_gangs(share: float, whole: bool) -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
     state = begun(formulate(snapshot, POLICY))
