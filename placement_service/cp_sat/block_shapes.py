@@ -345,7 +345,7 @@ class Blocks:
     def _shape(self, gang: Gang) -> Shape | None:
         if not gang.placeable or not gang.pending or gang.runs_in_part:
             return None
-        if gang.previous or gang.home:
+        if gang.home:
             return None
         if any(self.problem.special[d.pod_class] for d in gang.demands):
             return None

@@ -160,7 +160,7 @@ class MovableParts:
     def _can_move(self, gang: Gang) -> bool:
         """Whether its parts may lie anywhere else, by the rules of the gang."""
         tree = self.state.counting.topology.tree(gang)
-        if tree is None or not gang.pending or gang.home or gang.previous or gang.runs_in_part:
+        if tree is None or not gang.pending or gang.home or gang.runs_in_part:
             return False
         if any(self.problem.special[d.pod_class] for d in gang.demands):
             return False

@@ -27,6 +27,15 @@ from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 
 
+def ran_before(snapshot: Snapshot) -> Snapshot:
+    """The same where the pods of every second gang ran on nodes that most of them fit no more."""
+    nodes = tuple(node.name for node in snapshot.nodes[:3])
+    gangs = (
+        replace(g, previous_nodes=nodes if i % 2 else ()) for i, g in enumerate(snapshot.gangs)
+    )
+    return replace(snapshot, gangs=tuple(gangs))
+
+
 def question(seed: int) -> Snapshot:
     """A few gangs of all sorts of parts on two or three blocks of small racks."""
     rng = random.Random(seed)

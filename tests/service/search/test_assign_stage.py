@@ -33,7 +33,7 @@ from placement_service.search.guess_filling import GuessFilling
 from placement_service.search.guesses import Guess
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Group, Scenario
-from tests.service.search.blocks import counted, question
+from tests.service.search.blocks import counted, question, ran_before
 
 
 @pytest.mark.parametrize("load", [1.05, 1.3])
@@ -42,6 +42,15 @@ def test_a_full_cluster_is_filled_with_whole_gangs_at_once(load: float) -> None:
     assert not state.packs
     assert assign_blocks(state)
     assert state.proven
+
+
+def test_gangs_that_ran_before_get_blocks_like_others() -> None:
+    snapshot = ran_before(Instance("mix", {"blocks": 6, "gangs": 80, "load": 1.3}, 1).snapshot())
+    state = counted(snapshot)
+    assert not state.packs
+    assert assign_blocks(state)
+    plan = to_solution(state.problem, state.plan)
+    assert not verify(snapshot, Policy(), name_pods(snapshot, plan.assignments))
 
 
 def test_gangs_with_reservations_lie_there_before_blocks_are_sought_for_others() -> None:

@@ -27,7 +27,7 @@ from placement_service.search.master_stage import count, decode
 from placement_service.search.movable_parts import MovableParts
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.part_exchange import PartExchange
-from tests.service.search.blocks import question
+from tests.service.search.blocks import question, ran_before
 
 FEW_STEPS = replace(DEFAULTS, exchange_more_steps=40_000)
 
@@ -54,8 +54,10 @@ def broken(snapshot: Snapshot, state: State, plan: Plan) -> object:
     return verify(snapshot, Policy(), name_pods(snapshot, solution.assignments))
 
 
-def test_parts_of_racks_come_together() -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_parts_of_racks_come_together(again: bool) -> None:
     snapshot = Instance("rack_parts", {"blocks": 4, "gangs": 60}, 2).snapshot()
+    snapshot = ran_before(snapshot) if again else snapshot
     state = begun(snapshot)
     before = domains(state)
     assert state.packs
