@@ -20,7 +20,7 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
    after decoding, where hardly any names one before it, and where nodes hold pods of sizes that
    are no multiples of each other before blocks); then the model that counts alike
    parts of gangs together settles goal after goal where it is small enough. Where it is
-   tiny it comes after counting, and where it is small before blocks are filled.
+   very small it comes after counting.
 8. Improve: both models settle neighbourhoods, one after another.
 9. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
    with every rule; then neighbourhoods continue.
@@ -260,8 +260,6 @@ def _improve(state: State) -> None:
         if state.packs:
             with stage(Stage.EXCHANGE):
                 exchange_parts(state)
-        with stage(Stage.AGGREGATE):
-            settle_aggregate(state, most=state.parameters.aggregate_early_variables)
         with stage(Stage.FILL):
             if not by_nodes:
                 fill_blocks(state, anew=not assigned)

@@ -222,10 +222,9 @@ class SearchParameters:
 
     #: Variables up to which the aggregate model is tried on the whole problem.
     aggregate_variables: int = 8_000
-    #: The same before blocks are sought for all gangs, and before blocks are filled: where the
-    #: model is so small, it takes less time than either.
-    aggregate_first_variables: int = 100
-    aggregate_early_variables: int = 300
+    #: The same before blocks are sought for all gangs: where the model is so small, it takes less
+    #: time than that.
+    aggregate_first_variables: int = 300
     #: Effort for each goal of the aggregate model.
     aggregate_effort: float = 0.5
 

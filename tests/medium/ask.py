@@ -32,7 +32,6 @@ WAYS: Mapping[str, SearchParameters] = {
         DEFAULTS,
         aggregate_variables=0,
         aggregate_first_variables=0,
-        aggregate_early_variables=0,
         loose_variables=0,
     ),
     "no exact model": replace(

@@ -21,7 +21,7 @@ from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import State
 from placement_service.search.loose_stage import nodes_come_first, settle_loose
 from placement_service.search.master_stage import count
-from placement_service.search.parameters import DEFAULTS, SearchParameters
+from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Scenario
 
 #: Two of three and five GPUs fill both nodes, and one of three finds no room.
@@ -131,21 +131,10 @@ def test_the_largest_pods_first_come_before_nodes(monkeypatch: pytest.MonkeyPatc
     assert before[0]
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "parameters"),
-    [
-        (
-            asked(prefer=5),
-            replace(DEFAULTS, aggregate_first_variables=0, aggregate_early_variables=0),
-        ),
-        (Instance("tiny", {}, 2).snapshot(), replace(DEFAULTS, aggregate_first_variables=0)),
-    ],
-    ids=["nodes say who gets room", "a small model settles all"],
-)
-def test_where_gangs_in_turn_do_not_fit_that_comes_before_blocks_are_filled(
-    snapshot: Snapshot, parameters: SearchParameters, monkeypatch: pytest.MonkeyPatch
+def test_where_gangs_in_turn_do_not_fit_nodes_come_before_blocks_are_filled(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    problem = formulate(snapshot, Policy())
+    problem = formulate(asked(prefer=5), Policy())
 
     def fill(state: State, *, anew: bool) -> None:
         assert state.proven
@@ -159,7 +148,26 @@ def test_where_gangs_in_turn_do_not_fit_that_comes_before_blocks_are_filled(
         to_solution(problem, {}),
         deadline=time.monotonic() + 60,
         report=lambda _: None,
-        parameters=parameters,
+        parameters=replace(DEFAULTS, aggregate_first_variables=0),
+    )
+    assert found.proven
+
+
+def test_a_very_small_model_settles_all_before_blocks_are_sought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = formulate(Instance("tiny", {}, 2).snapshot(), Policy())
+
+    def seek(state: State) -> bool:
+        assert state.proven
+        return True
+
+    monkeypatch.setattr(engine, "assign_blocks", seek)
+    found = engine.search(
+        problem,
+        to_solution(problem, {}),
+        deadline=time.monotonic() + 60,
+        report=lambda _: None,
     )
     assert found.proven
 
