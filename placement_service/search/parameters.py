@@ -224,7 +224,7 @@ class SearchParameters:
     aggregate_variables: int = 8_000
     #: The same before blocks are sought for all gangs: where the model is so small, it takes less
     #: time than that.
-    aggregate_first_variables: int = 300
+    aggregate_first_variables: int = 500
     #: Effort for each goal of the aggregate model.
     aggregate_effort: float = 0.5
 
