@@ -18,7 +18,8 @@ class Orders(NamedTuple):
 
     Those that require one domain for all their pods first; those with the largest pods, which find
     no node any longer once smaller ones are everywhere; those with most GPUs; those with the
-    largest part in one domain; and those with most scopes.
+    largest part in one domain; and those with most scopes. In the first and the fourth, gangs of
+    which pods run come before: what has to be where these are has no other place.
     """
 
     required_first: Order
@@ -45,15 +46,19 @@ def orders(problem: Problem) -> Orders:
         g.index: any(s.required >= 0 and len(s.demands) == len(g.demands) for s in g.scopes)
         for g in problem.gangs
     }
+    tied = {
+        g.index: sum(s.pin >= 0 for s in g.scopes) / max(1, sum(s.required >= 0 for s in g.scopes))
+        for g in problem.gangs
+    }
     pod = {
         g.index: max((int(problem.gpus[d.pod_class]) for d in g.demands), default=0)
         for g in problem.gangs
     }
     return Orders(
-        lambda g: (not required[g.index], -size[g.index]),
+        lambda g: (-tied[g.index], not required[g.index], -size[g.index]),
         lambda g: (-pod[g.index], -size[g.index]),
         lambda g: -size[g.index],
-        lambda g: (-hardest[g.index], -size[g.index]),
+        lambda g: (-tied[g.index], -hardest[g.index], -size[g.index]),
         lambda g: (-len(g.scopes), -size[g.index]),
     )
 
