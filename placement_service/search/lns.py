@@ -28,6 +28,7 @@ from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Goal, Terms
 from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.search.changed_places import ChangedPlaces
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
 from placement_service.search.neighbourhood_widths import Widths
@@ -47,6 +48,9 @@ class Improver:
         self.stale = 0
         #: Rounds in a row that did nothing for the first open goal.
         self.in_vain = 0
+        self._places = ChangedPlaces(state, self.random)
+        #: Whether there is no neighbourhood left to try.
+        self._spent = False
         self.tried: dict[tuple[int, bytes, tuple[int, ...]], int] = {}
         self.movable = {
             g.index
@@ -64,6 +68,7 @@ class Improver:
 
     def run(self) -> None:
         """Until everything is proven, nothing is left to try or the deadline passes."""
+        self._spent = False
         while not self.state.proven and self.state.left > self.parameters.least_seconds:
             if self.problem.policy.deterministic and self.rounds >= self.parameters.rounds:
                 return
@@ -90,10 +95,19 @@ class Improver:
         p = self.state.parameters
         often = p.shuffle_seldom if self.state.packs else p.shuffle_every
         self.rounds += 1
-        if self.rounds % often == 0:
+        if not self._spent and self.rounds % often == 0:
             self.shuffle()
             return True
-        return self.round()
+        outside = [] if self._places.is_over() else self._waiting_outside()
+        if outside and (self._spent or self.random.random() < p.places_share):
+            if self._places.try_one(outside):
+                # Neighbourhoods are others now.
+                self._spent = False
+                self.stale = 0
+                self.tried.clear()
+            return True
+        self._spent = self._spent or not self.round()
+        return bool(outside) or not self._spent
 
     def shuffle(self) -> None:
         """Places the gangs of the plan from scratch, roughly large before small."""
@@ -178,14 +192,7 @@ class Improver:
         The first goal that is not proven; once the value of gangs is, every other time a later one,
         so that a goal without a proof does not keep those behind it from improving.
         """
-        state = self.state
-        reached = zip(state.goals, state.worth.enough, state.bounds, strict=True)
-        # Goals behind the first open one have only the trivial bound.
-        aims = [
-            i
-            for i, (goal, value, bound) in enumerate(reached)
-            if i >= state.first_open and goal.tier.provable and value != bound
-        ]
+        aims = self._open_goals()
         stuck = self.in_vain >= self.parameters.neighbourhood_in_vain
         if stuck and self.random.random() < 0.5:
             self.random.shuffle(aims)
@@ -194,6 +201,25 @@ class Improver:
             if wanting:
                 return at, wanting
         return None
+
+    def _open_goals(self) -> list[int]:
+        """Goals that are not proven. Those behind the first have only the trivial bound."""
+        state = self.state
+        reached = zip(state.goals, state.worth.enough, state.bounds, strict=True)
+        return [
+            i
+            for i, (goal, value, bound) in enumerate(reached)
+            if i >= state.first_open and goal.tier.provable and value != bound
+        ]
+
+    def _waiting_outside(self) -> list[Gang]:
+        """Gangs that wait and that neighbourhoods leave out, of the first goal that has any."""
+        inside = self.movable | self.state.plan.keys()
+        for at in self._open_goals():
+            found = [g for g in self._wanting(at) if g.placeable and g.index not in inside]
+            if found:
+                return found
+        return []
 
     def _wanting(self, at: int) -> list[Gang]:
         """Gangs that could do better in one goal."""

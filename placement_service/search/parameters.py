@@ -292,6 +292,11 @@ class SearchParameters:
     shuffle_every: int = 4
     #: The same when only their places are open, which neighbourhoods improve better.
     shuffle_seldom: int = 16
+    #: The share of rounds for gangs that no neighbourhood describes; gangs at most that make room
+    #: at once for one of these; and so many times in vain end it.
+    places_share: float = 0.5
+    places_at_once: int = 4
+    places_in_vain: int = 40
     #: Rounds without success after which more expensive stages are tried.
     early_rounds: int = 24
     #: The least share of the time that is kept for those.
