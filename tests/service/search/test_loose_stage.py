@@ -13,15 +13,17 @@ from placement_service.cp_sat import aggregate_model
 from placement_service.cp_sat.aggregate_constraints import constrain
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS
 from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.solution import Solution
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import home_plan
+from placement_service.formulation.problem import Problem
 from placement_service.search import engine
 from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import State
 from placement_service.search.loose_stage import nodes_come_first, settle_loose
 from placement_service.search.master_stage import count
-from placement_service.search.parameters import DEFAULTS
+from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.scenario import Scenario
 
 #: Two of three and five GPUs fill both nodes, and one of three finds no room.
@@ -44,6 +46,17 @@ def empty(prefer: int = 0, pack: int = 0) -> State:
     state = State(problem, start, time.monotonic() + 60, lambda _: None)
     count(state)
     return state
+
+
+def searched(problem: Problem, parameters: SearchParameters = DEFAULTS) -> Solution:
+    """What a search from nothing finds."""
+    return engine.search(
+        problem,
+        to_solution(problem, {}),
+        deadline=time.monotonic() + 60,
+        report=lambda _: None,
+        parameters=parameters,
+    )
 
 
 @pytest.mark.parametrize("prefer", [0, 2])
@@ -102,12 +115,7 @@ def test_where_nodes_come_first_they_do_so_in_the_search(monkeypatch: pytest.Mon
         return False
 
     monkeypatch.setattr(engine, "assign_blocks", seek)
-    tiny = replace(DEFAULTS, aggregate_first_variables=0)
-    start = to_solution(state.problem, {})
-    found = engine.search(
-        state.problem, start, deadline=state.deadline, report=lambda _: None, parameters=tiny
-    )
-    assert found.proven
+    assert searched(state.problem, replace(DEFAULTS, aggregate_first_variables=0)).proven
 
 
 def test_the_largest_pods_first_come_before_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,11 +130,7 @@ def test_the_largest_pods_first_come_before_nodes(monkeypatch: pytest.MonkeyPatc
         return False
 
     monkeypatch.setattr(engine, "settle_loose", ask)
-    tiny = replace(DEFAULTS, aggregate_first_variables=0)
-    start = to_solution(state.problem, {})
-    engine.search(
-        state.problem, start, deadline=state.deadline, report=lambda _: None, parameters=tiny
-    )
+    searched(state.problem, replace(DEFAULTS, aggregate_first_variables=0))
     assert before
     assert before[0]
 
@@ -143,14 +147,7 @@ def test_where_gangs_in_turn_do_not_fit_nodes_come_before_blocks_are_filled(
     monkeypatch.setattr(engine, "assign_blocks", lambda _: False)
     monkeypatch.setattr(engine, "decode", lambda _, *, first: None)
     monkeypatch.setattr(engine, "fill_blocks", fill)
-    found = engine.search(
-        problem,
-        to_solution(problem, {}),
-        deadline=time.monotonic() + 60,
-        report=lambda _: None,
-        parameters=replace(DEFAULTS, aggregate_first_variables=0),
-    )
-    assert found.proven
+    assert searched(problem, replace(DEFAULTS, aggregate_first_variables=0)).proven
 
 
 def test_a_very_small_model_settles_all_before_blocks_are_sought(
@@ -163,13 +160,7 @@ def test_a_very_small_model_settles_all_before_blocks_are_sought(
         return True
 
     monkeypatch.setattr(engine, "assign_blocks", seek)
-    found = engine.search(
-        problem,
-        to_solution(problem, {}),
-        deadline=time.monotonic() + 60,
-        report=lambda _: None,
-    )
-    assert found.proven
+    assert searched(problem).proven
 
 
 def test_a_model_that_tells_nodes_apart_is_not_built_where_it_would_be_too_large(
