@@ -15,6 +15,7 @@ from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_stage import told
 from placement_service.search.block_swaps import settle
+from placement_service.search.configuration_stage import tells_more
 from placement_service.search.guess_filling import GuessFilling
 from placement_service.search.guesses import Guess
 from placement_service.search.incumbent import State
@@ -47,7 +48,8 @@ def _assign(mine: BlockProblem, *, again: bool) -> bool:
     found = _first(state, guess)
     crowded: Guess | None = None
     for _ in range(p.assign_attempts):
-        found = found or guess.next()
+        if found is None and not (guess.failed and _hopeless(mine, again)):
+            found = guess.next()
         if found is None:
             break
         filling = GuessFilling(mine, found, guess.fitting)
@@ -70,6 +72,14 @@ def _assign(mine: BlockProblem, *, again: bool) -> bool:
         return True
     _take_most(mine, guess)
     return False
+
+
+def _hopeless(mine: BlockProblem, again: bool) -> bool:
+    """Whether a guess that leaves out gangs hardly helps: racks of unlike nodes that do not hold
+    what the rows allow seldom hold it with gangs torn, which takes seconds to see. Where
+    configurations say what they hold, these come first.
+    """
+    return bool(mine.blocks.mixed) and not again and tells_more(mine.state)
 
 
 def _loose_share(mine: BlockProblem) -> float:

@@ -86,7 +86,7 @@ class BlockGuess:
         self.torn = 0
         self._steps = 0
         #: Whether a strict guess with these gangs torn has just failed.
-        self._failed = False
+        self.failed = False
         state, p = mine.state, self.parameters
         #: The time that is left for others.
         self._kept = max(p.least_seconds, state.left - state.at_most(state.left * self._share()))
@@ -146,9 +146,9 @@ class BlockGuess:
                 break
             found = self._guess(*self._begin(), strict=True, more=0)
             if found is not None:
-                self._failed = False
+                self.failed = False
                 return found.guess
-        self._failed = True
+        self.failed = True
         return None
 
     def next(self) -> Guess | None:
@@ -206,7 +206,7 @@ class BlockGuess:
         rounds = p.assign_torn_rounds if self.torn else p.assign_rounds
         best: Try | None = None
         times = more = 0
-        begin, self._failed = int(self._failed), False
+        begin, self.failed = int(self.failed), False
         for i in range(begin, rounds):
             if self.is_over():
                 break

@@ -25,11 +25,8 @@ def settle_configurations(state: State, *, assigned: bool = False) -> bool:
 
     Returns whether it found a better plan.
     """
-    if state.open_tier not in (TierName.ADMITTED, TierName.WAITING) or state.left <= 0:
-        return False
-    found = state.configurations
-    if found is None or not (found.unlike or (found.several and not assigned)):
-        # Rows say nearly the same, and plans are found otherwise.
+    found = state.configurations if tells_more(state, assigned=assigned) else None
+    if found is None:
         return False
     state.phase = "configure"
     with state.ground.configuration_master() as master:
@@ -39,6 +36,15 @@ def settle_configurations(state: State, *, assigned: bool = False) -> bool:
         descend(state.goals, master, descent.settle)
     descent.realise()
     return descent.helped
+
+
+def tells_more(state: State, *, assigned: bool = False) -> bool:
+    """Whether configurations may improve on bounds or on plans there are."""
+    if state.open_tier not in (TierName.ADMITTED, TierName.WAITING) or state.left <= 0:
+        return False
+    found = state.configurations
+    # Else rows say nearly the same, and plans are found otherwise.
+    return found is not None and (found.unlike or (found.several and not assigned))
 
 
 class Configuring:

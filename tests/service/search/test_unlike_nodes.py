@@ -19,7 +19,8 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge.verify import verify
-from placement_service.search import engine
+from placement_service.search import assign_stage, engine
+from placement_service.search.block_guess import BlockGuess
 from placement_service.search.configuration_plan import Realisation
 from placement_service.search.configuration_stage import Configuring, settle_configurations
 from placement_service.search.incumbent import State
@@ -120,6 +121,25 @@ def test_blocks_are_sought_again_when_configurations_were_of_use(
             problem, to_solution(problem, {}), deadline=late, report=lambda solution: None
         )
     assert sought == ([False, True] if configured and not assigned else [False])
+
+
+@pytest.mark.parametrize(("again", "told"), [(False, True), (True, True), (False, False)])
+def test_gangs_are_left_out_of_blocks_only_after_configurations(
+    again: bool, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def guess(self: BlockGuess, *_: object, strict: bool, more: int) -> None:
+        asked.append(strict)
+
+    asked: list[bool] = []
+    monkeypatch.setattr(BlockGuess, "_guess", guess)
+    if not told:
+        monkeypatch.setattr(assign_stage, "tells_more", lambda state: False)
+    snapshot = Instance("mix", {"blocks": 3, "gangs": 40, "load": 1.3, "unlike": 0.3}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    count(state)
+    assert not assign_stage.assign_blocks(state, again=again)
+    assert asked
+    assert (False in asked) == (again or not told)
 
 
 def test_alike_nodes_need_no_configurations() -> None:
