@@ -96,17 +96,22 @@ class Configuring:
     def _fill(self, terms: Terms[Var], bound: int, deadline: float) -> int | None:
         """The best filling of configurations that cost hardly any of the bound; where it lacks
         more than that, of all that a better one may use: none of these costs more than it lacks.
+        Where nodes of a domain are unlike and it is far from the bound, that is of no use: then a
+        dive has the time.
         """
         p, columns = self.state.parameters, self.master.columns
         hardly = int(p.configuration_slack * bound)
         slack: int | None = hardly
         best = self._fill_briefly(terms, bound, deadline, slack)
-        if best is None or bound - best > hardly:
+        unlike = columns.configurations.unlike
+        far = unlike and (best is None or bound - best > p.configuration_far * bound)
+        if not far and (best is None or bound - best > hardly):
             slack = None if best is None else bound - best
             better = self._fill_briefly(terms, bound, deadline, slack, beyond=best)
             best = best if better is None else better
-        if columns.configurations.unlike and (best is None or bound - best > hardly):
+        if unlike and (best is None or bound - best > hardly):
             now = time.monotonic()
+            share = 1.0 if far else p.configuration_dive_share
             better = columns.dive(
                 terms,
                 bound,
@@ -115,7 +120,7 @@ class Configuring:
                 leave=p.configuration_leave,
                 most=p.configuration_columns,
                 enough=hardly,
-                deadline=now + self.state.at_most((deadline - now) * p.configuration_dive_share),
+                deadline=now + self.state.at_most((deadline - now) * share),
                 beyond=best,
             )
             best = best if better is None else better

@@ -71,8 +71,9 @@ class SearchParameters:
     configuration_brief_share: float = 0.6
     configuration_effort: float = 3.0
     configuration_assignment_effort: float = 0.3
-    #: Where that lacks more, a dive: its share of the time, columns to begin with, and the shares
-    #: of the domains that are left open.
+    #: Where that lacks more, a dive, at once where it lacks such a share of the bound: its share of
+    #: the time else, columns to begin with, and the shares of the domains that are left open.
+    configuration_far: float = 0.01
     configuration_dive_share: float = 0.8
     configuration_columns: int = 3_000
     configuration_leave: tuple[float, ...] = (0.5, 0.17, 0.0)

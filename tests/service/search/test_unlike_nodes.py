@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bench.instances import Instance
+from placement_service.cp_sat.configuration_columns import ColumnModel
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Tolerance
@@ -241,6 +242,30 @@ def test_a_dive_fills_unlike_racks_where_a_single_node_of_a_tree_does_not() -> N
     assert state.worth.values[0] >= 0.8 * bound
     bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
     assert verify(snapshot, POLICY, bindings) == ()
+
+
+@pytest.mark.parametrize(("share", "times"), [(0.5, 1), (0.995, 2)])
+def test_far_from_the_bound_a_dive_comes_at_once(
+    share: float, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dived(Exception):
+        pass
+
+    def fill(self: ColumnModel, _: object, bound: int, **rest: object) -> int:
+        tried.append(int(share * bound))
+        return tried[-1]
+
+    def dive(self: ColumnModel, *_: object, **rest: object) -> None:
+        raise Dived
+
+    tried: list[int] = []
+    monkeypatch.setattr(ColumnModel, "fill", fill)
+    monkeypatch.setattr(ColumnModel, "dive", dive)
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    with pytest.raises(Dived):
+        settle_configurations(state)
+    assert len(tried) == times
 
 
 def test_another_master_knows_the_columns_of_the_first() -> None:
