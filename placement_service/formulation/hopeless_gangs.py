@@ -6,6 +6,7 @@ bounds until one says that they do not fit.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 from placement_service.formulation.arrays import Bools, Floats, Ints, pods_that_fit
 from placement_service.formulation.indices import ClassIdx, GangIdx, LevelIdx
 from placement_service.formulation.levels import sums_by_domain
-from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.problem import Gang, GroupRequirement, Problem
 
 #: Sums that differ by this share may be the same.
 ROUNDING = 1e-9
@@ -71,11 +72,29 @@ def _without(problem: Problem, hopeless: Collection[GangIdx]) -> Problem:
 
 
 class _Need(NamedTuple):
-    """So many units of some pod classes together, which are these demands."""
+    """So many units of some demands together, which are these, and how many there are of each pod
+    class.
+    """
 
     units: int
-    pod_classes: frozenset[ClassIdx]
     demands: tuple[int, ...]
+    of_class: tuple[tuple[ClassIdx, int], ...]
+
+    @property
+    def pod_classes(self) -> frozenset[ClassIdx]:
+        return frozenset(pod_class for pod_class, _ in self.of_class)
+
+
+def _need(gang: Gang, requirement: GroupRequirement) -> _Need:
+    of_class = Counter[ClassIdx]()
+    for d in requirement.demands:
+        of_class[gang.demands[d].pod_class] += gang.demands[d].count
+    return _Need(requirement.missing, requirement.demands, tuple(of_class.items()))
+
+
+def _share(needs: Sequence[_Need]) -> bool:
+    """Whether needs are of several pod classes, which take from the same room."""
+    return len(needs) > 1 or any(len(need.of_class) > 1 for need in needs)
 
 
 class _Room:
@@ -94,27 +113,24 @@ class _Room:
     def has(self, gang: Gang) -> bool:
         """False only if a minimum fits nowhere."""
         # Most gangs are like others.
-        alike = tuple(d.pod_class for d in gang.demands), gang.requirements, gang.scopes
+        demands = tuple((d.pod_class, d.count) for d in gang.demands)
+        alike = demands, gang.requirements, gang.scopes
         if alike not in self._has:
             self._has[alike] = self._has_minimum(gang)
         return self._has[alike]
 
     def _has_minimum(self, gang: Gang) -> bool:
-        needs = [
-            _Need(q.missing, frozenset(gang.pod_classes(q)), q.demands)
-            for q in gang.requirements
-            if q.missing
-        ]
+        needs = [_need(gang, q) for q in gang.requirements if q.missing]
         if any(sum(map(self._total, need.pod_classes)) < need.units for need in needs):
             return False
-        if len(needs) > 1 and (self._least(needs) > self._amounts).any():
+        if _share(needs) and (self._least(needs) > self._amounts).any():
             return False
         for scope in gang.scopes:
             if scope.required < 0:
                 continue
             inside = [need for need in needs if set(need.demands) <= set(scope.demands)]
             enough = [self._by_domain(n.pod_classes, scope.required) >= n.units for n in inside]
-            if len(inside) > 1:
+            if _share(inside):
                 together: Bools = np.all(
                     self._least(inside) <= self._amounts_by_domain(scope.required), axis=1
                 )
@@ -126,11 +142,19 @@ class _Room:
         return True
 
     def _least(self, needs: Sequence[_Need]) -> Floats:
-        """What needs take together of each column at least [R]."""
-        request = self._problem.request
-        least = [n.units * request[list(n.pod_classes)].min(axis=0).astype(float) for n in needs]
-        total: Floats = np.sum(least, axis=0)
+        """What needs take together of each column at least [R]: of each the smallest units."""
+        total: Floats = np.sum([self._least_of(need) for need in needs], axis=0)
         return total
+
+    def _least_of(self, need: _Need) -> Floats:
+        pod_classes, counts = map(list, zip(*need.of_class, strict=True))
+        request = self._problem.request[pod_classes].astype(float)
+        order = np.argsort(request, axis=0)
+        number = np.array(counts)[order]
+        before = np.cumsum(number, axis=0) - number
+        taken = np.clip(need.units - before, 0, number)
+        least: Floats = (np.take_along_axis(request, order, axis=0) * taken).sum(axis=0)
+        return least
 
     def _amounts_by_domain(self, level: LevelIdx) -> Floats:
         """All amounts in each domain of a level [D, R]."""

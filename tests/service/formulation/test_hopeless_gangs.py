@@ -19,6 +19,9 @@ from tests.scenario import Group, Scenario
 
 RACKS = Scenario("r1: x1=8 x2=8 | r2: x3=8")
 
+#: At least 20 GPUs, although three pods of either size would fit a rack.
+MIXED = Group("w", pods=1, gpus=4, min=3, others=(Group("v", pods=2, gpus=8),))
+
 
 def formulated(scenario: Scenario, eviction: EvictionPolicy = EvictionPolicy.NONE) -> Problem:
     return formulate(scenario.snapshot(), Policy(eviction=eviction))
@@ -37,8 +40,17 @@ def left(problem: Problem) -> list[bool]:
         RACKS.gang("a", Group("w", pods=1, gpus=8, select={"kind": "gone"})),
         RACKS.gang("a", Group("v", pods=2, gpus=8), Group("w", pods=3, gpus=4)),
         RACKS.gang("a", Group("v", pods=1, gpus=8), Group("w", pods=3, gpus=4), pack="rack"),
+        RACKS.gang("a", MIXED, pack="rack"),
     ],
-    ids=["a node", "the cluster", "a rack", "its selector", "groups", "groups and a rack"],
+    ids=[
+        "a node",
+        "the cluster",
+        "a rack",
+        "its selector",
+        "groups",
+        "groups and a rack",
+        "unlike pods of a group",
+    ],
 )
 def test_what_no_node_or_domain_holds_is_left_out(scenario: Scenario) -> None:
     assert left(formulated(scenario.gang("b", pods=1, gpus=8))) == [False, True]
