@@ -118,6 +118,8 @@ def measure_fewest(state: State) -> None:
     Known at once where the counting bound is reached, by the plan or by placing the gang first,
     else by the exact model of the gang alone, as far as time and size allow.
     """
+    if state.left <= 0 and not state.ground.is_counting:
+        return
     problem = state.problem
     empty = ResidualCapacity(problem)
     known: dict[object, int | None] = {}

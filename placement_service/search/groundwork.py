@@ -70,6 +70,11 @@ class Groundwork:
         """Rows of the problem."""
         return Counting(self.builder.topology, self.parameters.counting)
 
+    @property
+    def is_counting(self) -> bool:
+        """Whether its rows are there: to make them takes a while."""
+        return "counting" in vars(self)
+
     def places(self, level: int) -> PlaceRows:
         """Rows of the places of a level."""
         if level not in self._places:

@@ -46,6 +46,17 @@ def test_nothing_is_placed_for_it_once_time_is_up() -> None:
     assert not state.fewest
 
 
+def test_nothing_is_counted_for_it_once_time_is_up() -> None:
+    state = split_gang(-1)
+    measure_fewest(state)
+    assert not state.ground.is_counting
+    # What is counted already says it at once.
+    known = split_gang(-1)
+    assert known.counting.classes
+    measure_fewest(known)
+    assert known.ground.is_counting
+
+
 def test_gangs_that_ask_for_the_same_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a pod in both racks, of which counting knows nothing."""
     asked = Scenario("r1: x=8 | r2: y=8")
