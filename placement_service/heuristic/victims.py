@@ -143,6 +143,8 @@ class _Search:
         self._needs: dict[GangIdx, _Need] = {}
         #: The domain that is meant for each gang while it waits.
         self._meant: dict[GangIdx, int] = {}
+        #: What gangs ask for that found no room since victims left the last time.
+        self._hopeless: set[object] = set()
 
     def make_room_for(self, gangs: Sequence[Gang], until: float) -> None:
         """Places gangs, each in the domain where that costs least, if victims are enough."""
@@ -150,12 +152,29 @@ class _Search:
             # With moves gangs are placed once more anyway, and that does better.
             self._choose_domains([g for g in gangs if not g.begins_anew])
         for gang in gangs:
+            if gang.index in self._meant:
+                # A domain is kept for it.
+                self._hopeless.clear()
             if self.builder.base_is_placed(gang, self.now.plan):
-                found = self._beside(gang) or self._in_the_room_of_others(gang, until)
+                found = self._found(gang, until)
                 if found is not None:
                     self.now.move_to(found.plan, found.changed)
                     self.best = found.plan
-            self._meant.pop(gang.index, None)
+            if self._meant.pop(gang.index, None) is not None:
+                self._hopeless.clear()
+
+    def _found(self, gang: Gang, until: float) -> _Priced | None:
+        """The plan with a gang that waits, where that costs least; None where there is no room."""
+        alike = _alike(gang)
+        if alike in self._hopeless:
+            return None
+        found = self._beside(gang) or self._in_the_room_of_others(gang, until)
+        if found is None:
+            self._hopeless.add(alike)
+        elif len(found.changed) > 1:
+            # Victims mostly leave more room than it takes.
+            self._hopeless.clear()
+        return found
 
     def place_again(self, gangs: Iterable[Gang], until: float) -> None:
         """Place gangs once more, each beside all the others, where that is better."""
@@ -171,8 +190,12 @@ class _Search:
                 if not now.go_home():
                     now.move_to(before)
                     continue
-            found = self._beside(gang) or self._in_the_room_of_others(gang, until)
+                found = self._beside(gang) or self._in_the_room_of_others(gang, until)
+            else:
+                found = self._found(gang, until)
             if found is not None and (not placed or found.cost < cost):
+                if placed:
+                    self._hopeless.clear()
                 now.move_to(found.plan, found.changed)
                 self.best = found.plan
             else:
@@ -400,3 +423,12 @@ class _Search:
                 self._stuck.add(index)
                 return False
         return True
+
+
+def _alike(gang: Gang) -> object:
+    """What decides whether there is room for a gang, or victims for it: where there are none, there
+    are none for others like it, as long as no victims leave.
+    """
+    demands = tuple((d.pod_class, d.count) for d in gang.demands)
+    rights = gang.priority, gang.queue_rows, gang.guarantee
+    return demands, gang.requirements, gang.scopes, rights

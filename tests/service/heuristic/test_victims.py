@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,15 +22,16 @@ from placement_service.entities.request import (
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.named_plan import NamedPlan, name_plan
-from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.plan import Plan, Units, home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic import first_answer as first_answers
+from placement_service.heuristic import victims
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.heuristic.orders import narrowest_first
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from placement_service.heuristic.victims import place_again
+from placement_service.heuristic.victims import make_room, place_again
 from placement_service.judge.verify import verify
 from tests.service.evictions import PREEMPT, REPACK, cluster, running, urgent
 from tests.service.questions import GPU, gang, node
@@ -229,3 +231,23 @@ def test_a_gang_is_placed_once_more_beside_all_the_others() -> None:
     found = place_again(Builder(problem), worse, narrowest_first(problem), until=math.inf)
     assert found[one.index] == one.home
     assert found[waits.index][0].node == 1
+
+
+def test_victims_are_sought_once_for_gangs_that_ask_for_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two nodes the second gives way only to a gang that does not need it."""
+    nodes = (node("a", used=8), node("b", used=8), node("c", gpus=1))
+    others = (
+        running("low", "a", gpus=8),
+        running("middle", "b", gpus=8, priority=150),
+        replace(gang("high", pods=1, gpus=1), priority=200),
+    )
+    alike = tuple(replace(gang(f"g{i}", pods=2, gpus=8), priority=100) for i in range(4))
+    problem = formulate(Snapshot(nodes, (*others, *alike)), PREEMPT)
+    tried = Mock(wraps=victims.Clearing)
+    monkeypatch.setattr(victims, "Clearing", tried)
+    home = home_plan(problem)
+    plan = make_room(Builder(problem), home, narrowest_first(problem), until=math.inf)
+    assert plan.keys() == {*home, GangIdx(2)}
+    assert tried.call_count == 1
