@@ -82,6 +82,15 @@ def first_answer(
 
     # No answer may be worse than the oldest first, so that comes before all else.
     best = builder.build(oldest_first, start=home)
+    if previous and not home and not enough(best):
+        kept = builder.adopt(_earlier_plan(problem, previous))
+        # Of equal plans the one that changes less.
+        best = _better(problem, builder.build(hardest_first, start=kept), best)
+    # The hardest first mostly admits more.
+    several = len(problem.pending) > 1 and not is_large(problem)
+    for order in (hardest_first, _own_nodes_first(builder, hardest_first)) if several else ():
+        if order is not None and not enough(best) and time.monotonic() <= half:
+            best = _better(problem, best, builder.build(order, start=home))
     if home:
         # The gang with least choice first.
         first, second = narrowest_first(problem), widest_first(problem)
@@ -102,15 +111,6 @@ def first_answer(
                 best = _better(problem, best, _with_victims(builder, home, again, until=deadline))
         if _has_all(problem, best):
             return to_solution(problem, best)
-    if previous and not home and not enough(best):
-        kept = builder.adopt(_earlier_plan(problem, previous))
-        # Of equal plans the one that changes less.
-        best = _better(problem, builder.build(hardest_first, start=kept), best)
-    # The hardest first mostly admits more.
-    several = len(problem.pending) > 1 and not is_large(problem)
-    for order in (hardest_first, _own_nodes_first(builder, hardest_first)) if several else ():
-        if order is not None and not enough(best) and time.monotonic() <= half:
-            best = _better(problem, best, builder.build(order, start=home))
     if home and time.monotonic() < deadline:
         opened = make_room(builder, best, in_turn, until=deadline)
         if opened is not best:
