@@ -9,6 +9,7 @@ Where the simple model does not settle a goal in its time, the sharp one goes on
 from __future__ import annotations
 
 import random
+import time
 from contextlib import suppress
 from functools import partial
 
@@ -37,8 +38,7 @@ def settle_victims(state: State) -> None:
 
 def _settle(state: State) -> None:
     moves = any(g.keeps for g in state.problem.gangs)
-    if not (choose_domains(state) or moves):
-        accept_filled(state, spare_victims(state.builder, state.plan, until=state.deadline))
+    spares = not (choose_domains(state) or moves)
     p, rng = state.parameters, random.Random(state.parameters.seed)
     share = p.victim_solve_share
     first = _Descent(state, rng, large_only=True)
@@ -46,6 +46,9 @@ def _settle(state: State) -> None:
         first.run(share)
     else:
         first.run(p.victim_first_share, patient=True)
+    if spares and not state.proven and state.left > 0:
+        until = time.monotonic() + state.at_most(state.left * p.victim_spare_share)
+        accept_filled(state, spare_victims(state.builder, state.plan, until=until))
     if first.model.leaves_out and not state.proven and state.left > 0:
         _Descent(state, rng).run(share)
     if not state.proven and state.left > 0:
