@@ -119,11 +119,14 @@ class ColumnModel:
         seconds: float,
         effort: float,
         slack: int | None,
+        beyond: int | None = None,
     ) -> int | None:
         """The same by CP-SAT, from the solution there is: it takes longer, and sometimes finds
         more.
         """
-        cp, columns = self.cp.clone(), self._columns(slack)
+        # A dive may have used configurations that cost more.
+        columns = list(dict.fromkeys([*self._columns(slack), *self._used]))
+        cp = self.cp.clone()
         for column in columns:
             cp.new_int_var(0, self._domains(column), "")
         for row in self._rows_of_uses(columns):
@@ -145,7 +148,11 @@ class ColumnModel:
         if isinstance(found, Answer):
             return None
         counts = [int(found.solver.value(v)) for v in variables]
-        return self._take([(v.index, w) for v, w in terms], columns, counts)
+        goal = [(v.index, w) for v, w in terms]
+        value = sum(w * counts[v] for v, w in goal)
+        if beyond is not None and (value <= beyond if maximize else value >= beyond):
+            return None
+        return self._take(goal, columns, counts)
 
     def dive(
         self,

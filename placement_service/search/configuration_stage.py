@@ -134,6 +134,7 @@ class Configuring:
             seconds=left,
             effort=p.configuration_effort,
             slack=slack,
+            beyond=best,
         )
         return best if more is None else more
 

@@ -176,6 +176,28 @@ def test_only_fillings_better_than_a_value_are_looked_for() -> None:
         assert fill(best - 1) == best
 
 
+def test_what_continues_from_a_filling_never_takes_a_worse_one() -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    with state.ground.configuration_master() as master:
+        columns, terms = master.columns, state.goals[0].terms(master)
+        assert terms
+        bound = columns.bound(terms, maximize=True, deadline=time.monotonic() + 60)
+        value = columns.fill(terms, bound, maximize=True, seconds=60, slack=None)
+        assert value is not None
+        before = columns.domains
+
+        def refill(beyond: int | None) -> int | None:
+            """With no other configurations than those in use."""
+            return columns.refill(
+                terms, bound, maximize=True, seconds=60, effort=1.0, slack=-1, beyond=beyond
+            )
+
+        assert refill(value) is None
+        assert columns.domains is before
+        assert refill(None) == value
+
+
 def ranges(master: ConfigurationMaster) -> list[tuple[int, ...]]:
     return [tuple(v.domain) for v in master.cp.proto.variables]
 
