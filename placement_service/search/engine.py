@@ -208,12 +208,22 @@ def _prove(
             state.trust(loose.bounds)
 
 
+def _counting_seconds(state: State) -> float:
+    """About how long counting takes that is still to be done: where many gangs run, each of their
+    pods is a pod class. None where the same request must take the same path.
+    """
+    problem = state.problem
+    if problem.policy.deterministic or state.ground.is_counting:
+        return 0.0
+    return state.parameters.counting_seconds * problem.node_count * problem.class_count
+
+
 def _improve(state: State) -> None:
     """All stages, until everything is proven or time is up."""
     with stage(Stage.VICTIMS):
         settle_victims(state)
-    if state.left <= 0:
-        # Counting alone may take a second, and nothing after it would have time.
+    if state.left <= _counting_seconds(state):
+        # Nothing after it would have time.
         return
     if not state.proven:
         ahead = state.ground.ahead

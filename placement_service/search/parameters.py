@@ -40,6 +40,8 @@ class SearchParameters:
     relaxation_nodes: int = 500
     #: The share of the time after which no further goal is counted: each priority has its own.
     counting_share: float = 0.75
+    #: Seconds that counting takes for each node and pod class.
+    counting_seconds: float = 1e-7
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
     #: The same for a first try from the bound, which mostly settles a goal in two thirds of the

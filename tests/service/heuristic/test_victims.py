@@ -27,6 +27,7 @@ from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic import first_answer as first_answers
 from placement_service.heuristic import victims
+from placement_service.heuristic.clearing import Clearing
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.heuristic.orders import narrowest_first
 from placement_service.heuristic.plan_builder import Builder
@@ -245,7 +246,7 @@ def test_victims_are_sought_once_for_gangs_that_ask_for_the_same(
     )
     alike = tuple(replace(gang(f"g{i}", pods=2, gpus=8), priority=100) for i in range(4))
     problem = formulate(Snapshot(nodes, (*others, *alike)), PREEMPT)
-    tried = Mock(wraps=victims.Clearing)
+    tried = Mock(wraps=Clearing)
     monkeypatch.setattr(victims, "Clearing", tried)
     home = home_plan(problem)
     plan = make_room(Builder(problem), home, narrowest_first(problem), until=math.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,27 @@ def test_nothing_is_counted_when_the_search_begins_late(
     late = time.monotonic() - 1
     last = search(problem, start, deadline=late, report=lambda solution: None)
     assert last.assignments == start.assignments
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_counting_that_takes_longer_than_there_is_time_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch, deterministic: bool
+) -> None:
+    """But the clock decides nothing where the same request must take the same path."""
+    problem = formulate(SCENARIO.snapshot(), Policy(deterministic=deterministic))
+    start = first_answer(problem)
+
+    class Counted(Exception):
+        pass
+
+    def count(ground: Groundwork) -> None:
+        raise Counted
+
+    monkeypatch.setattr(Groundwork, "counting", property(count))
+    slow = replace(DEFAULTS, counting_seconds=LONG)
+    late = time.monotonic() + LONG
+    with pytest.raises(Counted) if deterministic else nullcontext():
+        search(problem, start, deadline=late, report=lambda solution: None, parameters=slow)
 
 
 def test_the_aggregate_model_is_built_no_further_than_the_deadline(
