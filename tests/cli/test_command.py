@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -420,3 +421,17 @@ def test_version() -> None:
     done = run("--version")
     assert done.returncode == 0
     assert done.stdout.startswith("placementctl ")
+
+
+def test_the_end_waits_for_nothing_but_what_was_written() -> None:
+    """Objects of gRPC wait for locks when the interpreter ends, and nobody may be left who would
+    open these.
+    """
+    words = (
+        "import atexit; from placement.cli.__main__ import end;"
+        "atexit.register(print, 'late'); print('in time', end=''); end(3)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "in time", "")

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from placement import cli
-from placement.cli.__main__ import run
+from placement.cli.__main__ import ask, end
 from tests.cli.command import environment
 
 _CALL: Final = """
@@ -94,11 +94,11 @@ def _serve(address: str, *after: str) -> int:
     os.environ.clear()
     os.environ.update(variables)
     sys.argv = ["placementctl", *arguments, *after]
-    status = run()
+    status = ask()
     call.sendall(str(int(status)).encode())
     # It stays open until this process has ended.
     call.detach()
-    return status
+    return end(status)
 
 
 if __name__ == "__main__":
