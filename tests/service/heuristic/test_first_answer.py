@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from bench.instances import Instance
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution, worth
-from placement_service.formulation.plan import Plan, from_solution, oldest_first
+from placement_service.formulation.plan import Plan, from_solution, home_plan, oldest_first
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic import first_answer as module
 from placement_service.heuristic.first_answer import first_answer
@@ -23,6 +24,8 @@ from placement_service.heuristic.gang_units import GangUnits
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.regions import EVERYWHERE, Region
 from tests.scenario import Group, Scenario, spread
+from tests.service.evictions import PREEMPT, running
+from tests.service.questions import gang, node
 from tests.strategies import EVERYTHING, PACKING_ONLY, SMALL, snapshots
 
 SMALL_FAMILIES = [
@@ -160,3 +163,18 @@ def test_no_single_pass_beats_it_on_random_questions(snapshot: Snapshot) -> None
 @pytest.mark.parametrize("instance", SMALL_FAMILIES, ids=str)
 def test_no_single_pass_beats_it_on_the_families(instance: Instance) -> None:
     not_worse_than_in_turn(instance.snapshot())
+
+
+def test_nobody_gives_way_where_another_order_places_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest takes the tighter node, and then the others do not fit on what is left."""
+    nodes = (node("n0", used=8), node("n1", gpus=6), node("n2", gpus=5))
+    waiting = (gang(f"g{gpus}", pods=1, gpus=gpus) for gpus in (2, 5, 4))
+    gangs = (running("low", "n0", gpus=8), *(replace(g, priority=100) for g in waiting))
+    problem = formulate(Snapshot(nodes, gangs), PREEMPT)
+    assert not all(
+        g.index in Builder(problem).build(oldest_first, start=home_plan(problem))
+        for g in problem.pending
+    )
+    monkeypatch.setattr(module, "make_room", lambda *_, **__: pytest.fail("victims are sought"))
+    plan = from_solution(problem, first_answer(problem))
+    assert all(g.index in plan for g in problem.gangs)

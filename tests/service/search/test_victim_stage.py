@@ -18,6 +18,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.formulation.tiers.goal import Terms
+from placement_service.heuristic.plan_builder import Builder
 from placement_service.search import engine, victim_stage
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
@@ -105,9 +106,13 @@ def test_a_model_is_not_built_beyond_the_time(monkeypatch: pytest.MonkeyPatch) -
 
 def events_of(state: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is done in turn, where the pods that go are never settled as a whole."""
-    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
     events: list[str] = []
     whole = VictimModel.whole
+
+    def spare(builder: Builder, plan: Plan, until: float) -> Plan:
+        assert until < state.deadline
+        events.append("spare")
+        return plan
 
     def remember(
         model: VictimModel,
@@ -122,6 +127,7 @@ def events_of(state: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             return Solved(None, None)
         return whole(model, terms, maximize=maximize, seconds=seconds, beyond=beyond)
 
+    monkeypatch.setattr(victim_stage, "spare_victims", spare)
     monkeypatch.setattr(VictimModel, "whole", remember)
     monkeypatch.setattr(Neighbourhoods, "improve", lambda *_: events.append("improve"))
     settle_victims(state)
@@ -148,7 +154,9 @@ def test_only_a_large_model_is_improved_before_anything_is_settled(
 def test_where_a_linear_program_says_nothing_the_sharp_one_is_asked_before_whole_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither says anything here, so that the simple model goes on for long at last."""
+    """Neither says anything here, so that the simple model goes on for long at last. Victims are
+    spared one after another between them.
+    """
     state = the_larger_one_goes()
     state.parameters = replace(PARAMETERS, victim_variables=0)
     asked: list[VictimModel] = []
@@ -159,7 +167,7 @@ def test_where_a_linear_program_says_nothing_the_sharp_one_is_asked_before_whole
 
     monkeypatch.setattr(VictimModel, "relaxed", says_nothing)
     events = events_of(state, monkeypatch)
-    assert events[:3] == ["improve", "improve", "whole"]
+    assert events[:4] == ["improve", "spare", "improve", "whole"]
     # The simple model, the sharp one, and the simple one again.
     simple, sharp, again = asked[:3]
     assert simple is not sharp
