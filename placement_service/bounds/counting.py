@@ -157,8 +157,7 @@ class Counting:
     def first_alike(self, gang: Gang) -> Gang:
         """The first gang that asks for the same: what is known of it need not be found again."""
         if gang not in self._first:
-            asks = (gang.demands, gang.requirements, gang.scopes)
-            self._first[gang] = self._first_that_asks.setdefault(asks, gang)
+            self._first[gang] = self._first_that_asks.setdefault(gang.asks, gang)
         return self._first[gang]
 
     def _cut(self, gang: Gang, level: int) -> Parts:

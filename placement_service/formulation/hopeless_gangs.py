@@ -7,7 +7,7 @@ bounds until one says that they do not fit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -108,13 +108,12 @@ class _Room:
         self._rows: dict[ClassIdx, Ints] = {}
         self._totals: dict[ClassIdx, int] = {}
         self._slots: dict[tuple[frozenset[ClassIdx], LevelIdx], Ints] = {}
-        self._has: dict[tuple[object, ...], bool] = {}
+        self._has: dict[Hashable, bool] = {}
 
     def has(self, gang: Gang) -> bool:
         """False only if a minimum fits nowhere."""
         # Most gangs are like others.
-        demands = tuple((d.pod_class, d.count) for d in gang.demands)
-        alike = demands, gang.requirements, gang.scopes
+        alike = gang.asks
         if alike not in self._has:
             self._has[alike] = self._has_minimum(gang)
         return self._has[alike]

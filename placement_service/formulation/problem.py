@@ -8,7 +8,7 @@ the few rules that join pods across nodes (see `rules`). Pods that ask for the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -187,6 +187,14 @@ class Gang:
     def rests_on(self) -> tuple[GangIdx, ...]:
         """The gangs without which it gets no pods, and does not stay."""
         return tuple(g for g in (self.base, self.part) if g >= 0)
+
+    @property
+    def asks(self) -> Hashable:
+        """What decides where its minimum fits: where that of one gang fits, that of another with
+        the same does.
+        """
+        demands = tuple((d.pod_class, d.count) for d in self.demands)
+        return demands, self.requirements, self.scopes
 
     @property
     def precedence(self) -> Precedence:

@@ -429,6 +429,4 @@ def _alike(gang: Gang) -> object:
     """What decides whether there is room for a gang, or victims for it: where there are none, there
     are none for others like it, as long as no victims leave.
     """
-    demands = tuple((d.pod_class, d.count) for d in gang.demands)
-    rights = gang.priority, gang.queue_rows, gang.guarantee
-    return demands, gang.requirements, gang.scopes, rights
+    return gang.asks, gang.priority, gang.queue_rows, gang.guarantee
