@@ -266,6 +266,25 @@ def test_a_dive_fills_unlike_racks_where_a_single_node_of_a_tree_does_not() -> N
     assert verify(snapshot, POLICY, bindings) == ()
 
 
+def test_what_comes_last_has_to_be_better_than_the_best_filling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Asked(Exception):
+        pass
+
+    def refill(self: ColumnModel, *_: object, beyond: int | None = None, **rest: object) -> None:
+        raise Asked(beyond)
+
+    values = iter((7, 5))
+    monkeypatch.setattr(ColumnModel, "fill", lambda *_, **__: next(values))
+    monkeypatch.setattr(ColumnModel, "dive", lambda *_, **__: 9)
+    monkeypatch.setattr(ColumnModel, "refill", refill)
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    with pytest.raises(Asked, match="9"):
+        settle_configurations(state)
+
+
 @pytest.mark.parametrize(("share", "times"), [(0.5, 1), (0.995, 2)])
 def test_far_from_the_bound_a_dive_comes_at_once(
     share: float, times: int, monkeypatch: pytest.MonkeyPatch
