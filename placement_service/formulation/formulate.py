@@ -10,18 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from placement_service.entities.eviction import EvictionPolicy
-from placement_service.entities.request import PODS, Policy, Resources, Snapshot
+from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation import guarantees
-from placement_service.formulation.arrays import MOST_REPEATED, Ints
+from placement_service.formulation.arrays import MOST_REPEATED
 from placement_service.formulation.disruption_budgets import budgets
 from placement_service.formulation.eviction_winners import winners
 from placement_service.formulation.gang_draft import GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
-from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.gpu_counts import gpu_counts
+from placement_service.formulation.indices import GangIdx, LevelIdx
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.open_gangs import is_part, whole_name
 from placement_service.formulation.pod_classes import PodClasses
@@ -31,9 +30,6 @@ from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
 from placement_service.formulation.rules.reservation_owners import Ownership
 from placement_service.formulation.running_topology import growing
-
-#: From here on the exact number does not matter; sums over all pods stay in 64 bits.
-MANY_GPUS = 1 << 40
 
 
 def formulate(
@@ -68,48 +64,25 @@ def formulate(
             formulate(request, policy, strict, repeated=repeated),
             relaxation=relaxation.relaxation or relaxation,
         )
+    return _formulate(request, policy, prepared, repeated=repeated, loose=loose_reservations)
+
+
+def _formulate(
+    request: Snapshot, policy: Policy, prepared: Prepared, *, repeated: bool, loose: bool
+) -> Problem:
+    """The same where gangs and rights are as `prepared` has them."""
     snapshot = prepared.snapshot
-    nodes = snapshot.columns
-    levels = Levels(nodes)
+    levels = Levels(snapshot.columns)
     pod_classes = PodClasses(snapshot, levels)
-    index = nodes.row_of
-    totals = cluster_totals(request)
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
-    gone = _gone_nodes(snapshot, index)
-    queue_names = {q.name for q in snapshot.queues}
-    ownership = Ownership(snapshot, prepared.homes, prepared.users, loose=loose_reservations)
-    homes: defaultdict[int, list[Assignment]] = defaultdict(list)
-    for home in prepared.homes:
-        homes[home.gang].append(home)
-    drafts = [
-        GangDraft(
-            i,
-            g,
-            levels,
-            index,
-            gone,
-            snapshot.as_of,
-            queue_names,
-            ownership,
-            homes[i],
-            prepared,
-        )
-        for i, g in enumerate(snapshot.gangs)
-    ]
+    ownership = Ownership(snapshot, prepared.homes, prepared.users, loose=loose)
+    drafts = _drafts(prepared, levels, ownership)
     _spread_refusal(drafts, by_name)
     for draft in drafts:
         draft.make_demands(pod_classes)
     repeats = MOST_REPEATED if repeated else 1
-    table = pod_classes.table(levels, repeats=repeats, loose=loose_reservations)
-    values = [gang_value(source, policy, totals) for source in request.gangs]
-    # Of those behind them what runs of gangs that lack pods meets no minimum, but where it may only
-    # move it has to run: models have to count it.
-    moves = policy.eviction is EvictionPolicy.REPACK
-    wholes = [(g, by_name[whole_name(g.name)]) for g in snapshot.gangs[len(values) :]]
-    values += [
-        0 if is_part(g.name) and snapshot.gangs[whole].is_pending and not moves else values[whole]
-        for g, whole in wholes
-    ]
+    table = pod_classes.table(levels, repeats=repeats, loose=loose)
+    values = _values(request, snapshot, policy, by_name)
     set_bases = _set_bases(prepared.sets_of or request, snapshot, by_name)
     gangs = tuple(
         draft.finish(value, drafts, by_name, set_bases, table.bundle_of)
@@ -120,43 +93,9 @@ def formulate(
     )
     gangs = tuple(_with_queues(gangs, queue_rows))
     guaranteed = guarantees.formulate(snapshot, policy, prepared.homes)
-    guarantee_of = {g: i for i, guarantee in enumerate(guaranteed) for g in guarantee.needs}
-    gangs = tuple(
-        replace(g, guarantee=guarantee_of[g.index]) if g.index in guarantee_of else g for g in gangs
-    )
-    named = frozenset(
-        levels.index(key)
-        for gang in request.gangs
-        for scope in gang.packing_scopes
-        for key in (scope.required_level, scope.preferred_level)
-        if key
-    )
-    gpu_counts = _gpus(policy, nodes.allocatable.kinds)[nodes.allocatable.number]
-    gpu_cluster = bool(gpu_counts.any())
-    if gpu_cluster:
-        used = nodes.total_requested(r for r in nodes.requested if policy.gpus({r: 1}))
-        gpus_used = np.minimum(used, MANY_GPUS)
-        gpus_free = gpu_counts - gpus_used
-        class_gpus = _gpus(policy, table.requests)
-        whole = (gpu_counts > 0) & (gpus_used == 0)
-    else:
-        # A cluster without GPUs: every node counts, and is free when empty.
-        gpu_counts = np.ones(len(nodes), dtype=np.int64)
-        gpus_free = gpu_counts
-        class_gpus = np.ones(len(table.requests), dtype=np.int64)
-        whole = nodes.total_requested((PODS,)) == 0
-    # Nodes are in use, also where the pods on them may leave.
-    at_home = [
-        snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template.requests
-        for h in prepared.homes
-    ]
-    in_use = _gpus(policy, at_home) > 0 if gpu_cluster else np.ones(len(at_home), dtype=bool)
-    whole[np.array([h.node for h in prepared.homes], dtype=np.int64)[in_use]] = False
-    pods_without_gpus = (class_gpus == 0).astype(np.int64)
-    for content, bundle in table.bundle_of.items():
-        pods_without_gpus[bundle] = sum(
-            pods for pod_class, pods in content if not class_gpus[pod_class]
-        )
+    gangs = tuple(_with_guarantees(gangs, guaranteed))
+    named = _named_levels(request, levels)
+    counts = gpu_counts(snapshot, policy, table, prepared.homes)
     said = table.is_exact and ownership.is_exact
     exact = prepared.exact and said
     problem = Problem(
@@ -171,11 +110,11 @@ def formulate(
         queue_rows=queue_rows,
         guarantees=guaranteed,
         special=table.special,
-        gpus=class_gpus,
-        pods_without_gpus=pods_without_gpus,
-        node_gpus=gpu_counts,
-        node_gpus_free=gpus_free,
-        whole_free=whole,
+        gpus=counts.classes,
+        pods_without_gpus=counts.pods_without,
+        node_gpus=counts.nodes,
+        node_gpus_free=counts.free,
+        whole_free=counts.whole_free,
         exact=exact and all_said,
         mends=prepared.mends,
         bounds_topology=prepared.bounds_topology,
@@ -189,8 +128,8 @@ def formulate(
         array.flags.writeable = False
     if not all_said:
         problem = _with_loose_rows(problem, exact)
-    if prepared.exact and not (said or loose_reservations):
-        looser = formulate(request, policy, prepared, repeated=repeated, loose_reservations=True)
+    if prepared.exact and not (said or loose):
+        looser = _formulate(request, policy, prepared, repeated=repeated, loose=True)
         return replace(problem, relaxation=looser.relaxation or looser)
     return problem
 
@@ -202,6 +141,62 @@ def _with_loose_rows(problem: Problem, exact: bool) -> Problem:
     rows = tuple(row.loosened() for row in problem.queue_rows)
     loosened = replace(problem, queue_rows=rows, exact=exact)
     return replace(problem, relaxation=loosened, loosened=loosened)
+
+
+def _drafts(prepared: Prepared, levels: Levels, ownership: Ownership) -> list[GangDraft]:
+    """A draft of each gang, without demands."""
+    snapshot = prepared.snapshot
+    index = snapshot.columns.row_of
+    gone = _gone_nodes(snapshot, index)
+    queue_names = {q.name for q in snapshot.queues}
+    homes: defaultdict[int, list[Assignment]] = defaultdict(list)
+    for home in prepared.homes:
+        homes[home.gang].append(home)
+    return [
+        GangDraft(
+            i,
+            g,
+            levels,
+            index,
+            gone,
+            snapshot.as_of,
+            queue_names,
+            ownership,
+            homes[i],
+            prepared,
+        )
+        for i, g in enumerate(snapshot.gangs)
+    ]
+
+
+def _values(
+    request: Snapshot, snapshot: Snapshot, policy: Policy, by_name: Mapping[str, int]
+) -> list[int]:
+    """The value of each gang: of those of the request, then of those behind them.
+
+    Of these what runs of gangs that lack pods meets no minimum, but where it may only move it has
+    to run: models have to count it.
+    """
+    totals = cluster_totals(request)
+    values = [gang_value(source, policy, totals) for source in request.gangs]
+    moves = policy.eviction is EvictionPolicy.REPACK
+    wholes = [(g, by_name[whole_name(g.name)]) for g in snapshot.gangs[len(values) :]]
+    values += [
+        0 if is_part(g.name) and snapshot.gangs[whole].is_pending and not moves else values[whole]
+        for g, whole in wholes
+    ]
+    return values
+
+
+def _named_levels(request: Snapshot, levels: Levels) -> frozenset[LevelIdx]:
+    """The levels that gangs of the request name; levels are made that are new."""
+    return frozenset(
+        levels.index(key)
+        for gang in request.gangs
+        for scope in gang.packing_scopes
+        for key in (scope.required_level, scope.preferred_level)
+        if key
+    )
 
 
 def _asks(gangs: Iterable[Gang]) -> Iterator[queues.Ask]:
@@ -229,11 +224,14 @@ def _with_queues(gangs: Iterable[Gang], rows: Sequence[queues.QueueRow]) -> Iter
         yield replace(gang, queue_rows=tuple(found)) if found else gang
 
 
-def _gpus(policy: Policy, resources: Sequence[Resources]) -> Ints:
-    """The GPUs of each; absurd numbers count as MANY_GPUS."""
-    # Most are the same objects.
-    known = {i: min(policy.gpus(r), MANY_GPUS) for i, r in {id(r): r for r in resources}.items()}
-    return np.array([known[id(r)] for r in resources], dtype=np.int64)
+def _with_guarantees(
+    gangs: Iterable[Gang], guaranteed: Sequence[guarantees.Guarantee]
+) -> Iterator[Gang]:
+    """Gangs that know the guarantee of which they take."""
+    guarantee_of = {g: i for i, guarantee in enumerate(guaranteed) for g in guarantee.needs}
+    for gang in gangs:
+        found = guarantee_of.get(gang.index)
+        yield gang if found is None else replace(gang, guarantee=found)
 
 
 def _gone_nodes(snapshot: Snapshot, index: Mapping[str, int]) -> dict[str, int]:
