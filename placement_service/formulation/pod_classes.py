@@ -58,6 +58,14 @@ class Table:
     is_exact: bool
 
 
+class _Rows(NamedTuple):
+    """Arrays by pod class, as in `Table`."""
+
+    request: Ints
+    eligible: Bools
+    special: Bools
+
+
 class PodClasses:
     """Collects what pods ask for, then lays it out as arrays."""
 
@@ -172,39 +180,27 @@ class PodClasses:
         Pods may be placed as often as `repeats` says, and reservations hold less than they might if
         it is `loose`.
         """
-        nodes = self.snapshot.columns
-        raw = self._raw
+        nodes, raw = self.snapshot.columns, self._raw
         # Many classes of pods that stay or go share a template.
         number = {key: i for i, key in enumerate(dict.fromkeys(id(t) for _, t in raw))}
         of_class = np.array([number[id(t)] for _, t in raw], dtype=np.int64)
         templates = list({id(t): t for _, t in raw}.values())
         masks = NodeMasks(nodes, templates)
-        eligible = np.zeros((len(raw), len(nodes)), dtype=bool)
-        place, is_open = np.array(self._at, dtype=np.int64), nodes.open
-        # Pods at home have a single node each, so most of a large table is never touched.
-        for s in np.flatnonzero(place < 0).tolist():
-            t = raw[s][1]
-            eligible[s] = masks.selected(t) & masks.tolerated(t) & masks.may_serve(t) & is_open
-            if self._closed[s]:
-                eligible[s, list(self._closed[s])] = False
-        eligible[place >= 0, place[place >= 0]] = True
-        counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(
             self.snapshot,
             raw,
             levels,
-            eligible,
+            self._eligible(masks),
             masks,
             self._selectors,
             self._owned,
-            counts,
-            place,
+            [self._count.get(ClassIdx(s), 0) for s in range(len(raw))],
+            np.array(self._at, dtype=np.int64),
             loose=loose,
         )
         for formulate in FORMULATE:
             formulate(draft)
         names = sorted({r for t in templates for r, v in t.requests.items() if v})
-        requests = [t.requests for _, t in raw]
         free = free_amounts(nodes, names)
         for name, amounts in zip(names, free, strict=True):
             if name in draft.withheld:
@@ -217,48 +213,72 @@ class PodClasses:
             names.append(label)
             free.append(room)
             need.append(take)
+        self._limit(free, need, repeats)
         request = np.stack(need, axis=1) if need else np.zeros((len(raw), 0), dtype=np.int64)
-        bundle_of: dict[Bundle, ClassIdx] = {}
-        rows, open_to = [request], [eligible]
-        special = draft.special
-        for content in self._bundles:
-            bundle_of[content] = ClassIdx(len(requests))
-            members = [s for s, _ in content]
-            pods = np.array([k for _, k in content], dtype=np.int64)
-            # In Python's integers: a bundle of huge pods must not wrap around to a small one.
-            total_request = pods.astype(object) @ request[members].astype(object)
-            rows.append(np.minimum(total_request, UNLIMITED + 1).astype(np.int64)[None, :])
-            open_to.append(np.all(eligible[members], axis=0)[None, :])
-            special = np.append(special, special[members].any())
-            total: dict[str, int] = {}
-            for s, k in content:
-                for r, v in requests[s].items():
-                    total[r] = total.get(r, 0) + k * v
-            requests.append(total)
-        demand = np.array([self._count[ClassIdx(s)] for s in range(len(raw))], dtype=np.int64)
-        for room, take in zip(free, need, strict=True):
-            unlimited = room >= UNLIMITED
-            if unlimited.any():
-                # As much as all pods together ask for means no limit. In Python's integers, which
-                # do not wrap around.
-                asked = sum(d * t for d, t in zip(demand.tolist(), take.tolist(), strict=True))
-                room[unlimited] = min(asked * repeats, UNLIMITED)
+        bundled = self._bundled(request, draft.eligible, draft.special)
         return Table(
             tuple(names),
-            requests,
+            [*(t.requests for _, t in raw), *map(self._requests, self._bundles)],
             # Column by column in memory: it is read by columns.
             np.stack(free).T if free else np.zeros((len(nodes), 0), dtype=np.int64),
-            np.concatenate(rows),
-            np.concatenate(open_to) if len(open_to) > 1 else eligible,
+            bundled.request,
+            bundled.eligible,
             tuple(rule.widen(tuple(self._bundles)) for rule in draft.rules),
-            special,
-            bundle_of,
+            bundled.special,
+            {content: ClassIdx(s) for s, content in enumerate(self._bundles, len(raw))},
             (
                 *(((t, 1),) for _, t in raw),
                 *(tuple((raw[s][1], k) for s, k in content) for content in self._bundles),
             ),
             draft.is_exact,
         )
+
+    def _eligible(self, masks: NodeMasks) -> Bools:
+        """Which nodes take which classes [S, N], before rules between pods."""
+        nodes, place = self.snapshot.columns, np.array(self._at, dtype=np.int64)
+        eligible = np.zeros((len(self._raw), len(nodes)), dtype=bool)
+        is_open = nodes.open
+        # Pods at home have a single node each, so most of a large table is never touched.
+        for s in np.flatnonzero(place < 0).tolist():
+            t = self._raw[s][1]
+            eligible[s] = masks.selected(t) & masks.tolerated(t) & masks.may_serve(t) & is_open
+            if self._closed[s]:
+                eligible[s, list(self._closed[s])] = False
+        eligible[place >= 0, place[place >= 0]] = True
+        return eligible
+
+    def _limit(self, free: Sequence[Ints], need: Sequence[Ints], repeats: int) -> None:
+        """Give columns without a limit as much as all pods together ask for."""
+        demand = [self._count[ClassIdx(s)] for s in range(len(self._raw))]
+        for room, take in zip(free, need, strict=True):
+            unlimited = room >= UNLIMITED
+            if unlimited.any():
+                # In Python's integers, which do not wrap around.
+                asked = sum(d * t for d, t in zip(demand, take.tolist(), strict=True))
+                room[unlimited] = min(asked * repeats, UNLIMITED)
+
+    def _bundled(self, request: Ints, eligible: Bools, special: Bools) -> _Rows:
+        """What classes ask for, with bundles behind them."""
+        rows, open_to = [request], [eligible]
+        for content in self._bundles:
+            members = [s for s, _ in content]
+            pods = np.array([k for _, k in content], dtype=np.int64)
+            # In Python's integers: a bundle of huge pods must not wrap around to a small one.
+            total = pods.astype(object) @ request[members].astype(object)
+            rows.append(np.minimum(total, UNLIMITED + 1).astype(np.int64)[None, :])
+            open_to.append(np.all(eligible[members], axis=0)[None, :])
+            special = np.append(special, special[members].any())
+        # A table without bundles is large, and is not copied.
+        every = np.concatenate(open_to) if len(open_to) > 1 else eligible
+        return _Rows(np.concatenate(rows), every, special)
+
+    def _requests(self, content: Bundle) -> Resources:
+        """What a bundle asks for."""
+        total: dict[str, int] = {}
+        for s, k in content:
+            for r, v in self._raw[s][1].requests.items():
+                total[r] = total.get(r, 0) + k * v
+        return total
 
 
 def free_amounts(nodes: Nodes, resources: Sequence[str]) -> list[Ints]:
