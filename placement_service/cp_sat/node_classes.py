@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,6 +56,43 @@ def sorts_of(problem: Problem, pod_classes: Sequence[int]) -> tuple[int, ...]:
     return tuple(found.setdefault(key, len(found)) for key in keys)
 
 
+class _Fits(NamedTuple):
+    """What fits on a node: `patterns` and `most` as in `NodeClass`."""
+
+    patterns: tuple[Pattern, ...] | None
+    most: Pattern
+
+
+class _Units(NamedTuple):
+    """Units of each pod class: what one asks for [K, R], its sort, and how many there are."""
+
+    request: Ints
+    sorts: tuple[int, ...]
+    demand: Sequence[int]
+
+    def ceiling(self) -> Ints:
+        """All demand [R]: room beyond it makes no difference."""
+        wanted = self.request.astype(object).T @ np.array(self.demand, dtype=object)
+        ceiling: Ints = np.minimum(wanted, UNLIMITED).astype(np.int64)
+        return ceiling
+
+    def fitting(
+        self, room: Ints, eligible: Bools, most_patterns: int, most_steps: int, until: float
+    ) -> _Fits:
+        """What fits into a room [R] of the pod classes that a node takes [K]."""
+        caps = [
+            _most(room, row, units) if able else 0
+            for row, units, able in zip(self.request, self.demand, eligible.tolist(), strict=True)
+        ]
+        some = {sort: k for k, sort in enumerate(self.sorts)}
+        by_sort = self.request[[some[sort] for sort in range(len(some))]]
+        caps_by_sort = [0] * len(some)
+        for sort, cap in zip(self.sorts, caps, strict=True):
+            caps_by_sort[sort] += cap
+        patterns = _patterns(room, by_sort, caps_by_sort, most_patterns, most_steps, until)
+        return _Fits(patterns, tuple(caps))
+
+
 def classify(
     problem: Problem,
     free: Ints,
@@ -74,58 +112,47 @@ def classify(
     """
     rows = np.array(pod_classes, dtype=np.int64)
     used = np.flatnonzero(problem.request[rows].any(axis=0))
-    request = problem.request[np.ix_(rows, used)]
-    # Room beyond all demand makes no difference.
-    wanted = request.astype(object).T @ np.array(demand, dtype=object)
-    ceiling = np.minimum(wanted, UNLIMITED).astype(np.int64)
-    room = np.minimum(free[np.ix_(nodes, used)], ceiling)
+    units = _Units(problem.request[np.ix_(rows, used)], sorts_of(problem, pod_classes), demand)
+    room = np.minimum(free[np.ix_(nodes, used)], units.ceiling())
     eligible = problem.eligible[np.ix_(rows, nodes)].T
-    sorts = sorts_of(problem, pod_classes)
-    some = {sort: k for k, sort in enumerate(sorts)}
-    by_sort = request[[some[sort] for sort in range(len(some))]]
     # Nodes of which all that matters is equal are looked at once.
     places = [problem.levels[i].place_of[nodes] for i in levels]
     spots = np.stack([*places, *(mark[nodes] for mark in marks), np.zeros_like(nodes)], axis=1)
     first, kind_of = _kinds(np.concatenate([room, eligible, spots], axis=1))
-    contents = [room[i].tobytes() + eligible[i].tobytes() for i in first]
+    keys = [room[i].tobytes() + eligible[i].tobytes() for i in first]
     limits = [_worth_while(count, parameters) for count in np.bincount(kind_of).tolist()]
     highest: dict[bytes, int] = {}
-    for content, limit in zip(contents, limits, strict=True):
-        highest[content] = max(limit, highest.get(content, 0))
-    memo: dict[bytes, tuple[tuple[Pattern, ...] | None, Pattern]] = {}
+    for key, limit in zip(keys, limits, strict=True):
+        highest[key] = max(limit, highest.get(key, 0))
+    known: dict[bytes, _Fits] = {}
     #: By kind of node what fits there, and the number of its class: many for each node alone.
-    facts: list[tuple[tuple[Pattern, ...] | None, Pattern]] = []
+    facts: list[_Fits] = []
     class_of: list[int] = []
     number: dict[object, int] = {}
-    for i, content, limit in zip(first, contents, limits, strict=True):
-        if content not in memo:
-            caps = [
-                _most(room[i], row, units) if able else 0
-                for row, units, able in zip(request, demand, eligible[i].tolist(), strict=True)
-            ]
-            able_by_sort = [0] * len(some)
-            for sort, cap in zip(sorts, caps, strict=True):
-                able_by_sort[sort] += cap
-            steps = parameters.steps_per_pattern * highest[content]
-            patterns = _patterns(room[i], by_sort, able_by_sort, highest[content], steps, until)
-            memo[content] = patterns, tuple(caps)
-        patterns, most = memo[content]
-        if patterns is not None and len(patterns) > limit:
-            patterns = None
-        facts.append((patterns, most))
-        if not any(most):
+    for i, key, limit in zip(first, keys, limits, strict=True):
+        if key not in known:
+            most = highest[key]
+            steps = parameters.steps_per_pattern * most
+            known[key] = units.fitting(room[i], eligible[i], most, steps, until)
+        fits = known[key]
+        if fits.patterns is not None and len(fits.patterns) > limit:
+            fits = fits._replace(patterns=None)
+        facts.append(fits)
+        if not any(fits.most):
             class_of.append(_NOTHING_FITS)
-        elif patterns is None:
+        elif fits.patterns is None:
             class_of.append(_EACH_ALONE)
         else:
-            signature = spots[i].tobytes(), tuple(m > 0 for m in most), patterns
+            signature = spots[i].tobytes(), tuple(m > 0 for m in fits.most), fits.patterns
             class_of.append(number.setdefault(signature, len(number)))
     classes: list[NodeClass] = []
     for members in _members(np.array(class_of, dtype=np.int64)[kind_of]):
         last = members[-1]
-        patterns, most = facts[kind_of[last]]
+        fits = facts[kind_of[last]]
         inside = tuple(nodes[members].tolist())
-        classes.append(NodeClass(inside, patterns, most, tuple(free[nodes[last]].tolist())))
+        classes.append(
+            NodeClass(inside, fits.patterns, fits.most, tuple(free[nodes[last]].tolist()))
+        )
     return tuple(classes)
 
 

@@ -5,7 +5,9 @@ parts that later blocks need.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from ortools.math_opt.python import mathopt
@@ -42,38 +44,8 @@ def class_worths(
         ]
         rows[kind] = lp.add_linear_constraint(mathopt.fast_sum(asked) <= mathopt.fast_sum(used))
     for q, by_size in sizes.items():
-        room = sum(n for (_, pool), n in blocks.room.items() if pool == q)
-        lp.add_linear_constraint(
-            mathopt.fast_sum(t * v for t, some in by_size.items() for v in some) <= room
-        )
-        racks: dict[int, int] = {}
-        for sort, some in blocks.racks.items():
-            if sort.pool == q:
-                racks[sort.capacity] = racks.get(sort.capacity, 0) + len(some)
-        large = sorted((t for t in by_size if t > 1), reverse=True)
-        supply: dict[int, list[mathopt.LinearBase]] = {t: [] for t in large}
-        for capacity, count in racks.items():
-            here = tuple(t for t in large if t <= capacity)
-            uses = []
-            for pattern in maximal_patterns(here, capacity, most_patterns) if here else ():
-                use = lp.add_variable(lb=0.0)
-                uses.append(use)
-                for t, n in zip(here, pattern, strict=True):
-                    if n:
-                        supply[t].append(n * use)
-            if uses:
-                lp.add_linear_constraint(mathopt.fast_sum(uses) <= count)
-        for t in large:
-            lp.add_linear_constraint(mathopt.fast_sum(by_size[t]) <= mathopt.fast_sum(supply[t]))
-    ways = []
-    every = blocks.ways(None)
-    units = np.stack([c.units[every.rows] for c in classes])
-    most = np.array([len(c.gangs) for c in classes]) @ units
-    for k in np.flatnonzero(most > every.room).tolist():
-        weights = units[:, k].tolist()
-        terms = [w * v for w, v in zip(weights, placed, strict=True) if w]
-        row = lp.add_linear_constraint(mathopt.fast_sum(terms) <= int(every.room[k]))
-        ways.append((weights, row))
+        _hold_pool(lp, blocks, q, by_size, most_patterns)
+    counts = list(_count_small(lp, blocks, classes, placed))
     lp.maximize(mathopt.fast_sum(w * v for w, v in zip(values, placed, strict=True)))
     limits = mathopt.SolveParameters(time_limit=time_limit(seconds))
     result = mathopt.solve(lp, mathopt.SolverType.GLOP, params=limits)
@@ -82,6 +54,65 @@ def class_worths(
     duals = result.dual_values()
     return [
         sum(times * duals[rows[kind]] for kind, times in c.shape.kinds)
-        + sum(weights[i] * duals[row] for weights, row in ways)
+        + sum(count.weights[i] * duals[count.row] for count in counts)
         for i, c in enumerate(classes)
     ]
+
+
+def _hold_pool(
+    lp: mathopt.Model,
+    blocks: Blocks,
+    pool: int,
+    by_size: Mapping[int, Sequence[mathopt.Variable]],
+    most_patterns: int,
+) -> None:
+    """Parts of a pool take no more nodes than it has, and those of several nodes racks that hold
+    them.
+    """
+    room = sum(n for (_, q), n in blocks.room.items() if q == pool)
+    nodes = mathopt.fast_sum(t * v for t, some in by_size.items() for v in some)
+    lp.add_linear_constraint(nodes <= room)
+    racks: Counter[int] = Counter()
+    for sort, some in blocks.racks.items():
+        if sort.pool == pool:
+            racks[sort.capacity] += len(some)
+    large = sorted((t for t in by_size if t > 1), reverse=True)
+    supply: dict[int, list[mathopt.LinearBase]] = {t: [] for t in large}
+    for capacity, count in racks.items():
+        here = tuple(t for t in large if t <= capacity)
+        uses = []
+        for pattern in maximal_patterns(here, capacity, most_patterns) if here else ():
+            use = lp.add_variable(lb=0.0)
+            uses.append(use)
+            for t, n in zip(here, pattern, strict=True):
+                if n:
+                    supply[t].append(n * use)
+        if uses:
+            lp.add_linear_constraint(mathopt.fast_sum(uses) <= count)
+    for t in large:
+        lp.add_linear_constraint(mathopt.fast_sum(by_size[t]) <= mathopt.fast_sum(supply[t]))
+
+
+class _Count(NamedTuple):
+    """A row that counts the pods of gangs, and what one of each class counts."""
+
+    weights: Sequence[int]
+    row: mathopt.LinearConstraint
+
+
+def _count_small(
+    lp: mathopt.Model,
+    blocks: Blocks,
+    classes: Sequence[Class],
+    placed: Sequence[mathopt.Variable],
+) -> Iterator[_Count]:
+    """Rows of small pods, of which there may be too many."""
+    every = blocks.ways(None)
+    units = np.stack([c.units[every.rows] for c in classes])
+    most = np.array([len(c.gangs) for c in classes]) @ units
+    for k in np.flatnonzero(most > every.room).tolist():
+        weights = units[:, k].tolist()
+        terms = [w * v for w, v in zip(weights, placed, strict=True) if w]
+        yield _Count(
+            weights, lp.add_linear_constraint(mathopt.fast_sum(terms) <= int(every.room[k]))
+        )
