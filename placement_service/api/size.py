@@ -177,6 +177,8 @@ def _resource_names(snapshot: Snapshot, templates: Iterable[PodTemplate]) -> int
     names.update(nodes.requested)
     names.update(name for template in templates for name in template.requests)
     names.update(name for reservation in snapshot.reservations for name in reservation.held)
+    running = (p for gang in snapshot.gangs for g in gang.groups for p in g.running_pods)
+    names.update(name for pod in running for name in pod.held or ())
     return len(names)
 
 

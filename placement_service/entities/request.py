@@ -134,6 +134,8 @@ class PodTemplate:
     required_reservation: ReservationSelector | None = None
     ignores_reservations: bool = False
     required_partition: RequiredPartition | None = None
+    #: What it asks for besides and nobody can honour.
+    unsupported: tuple[str, ...] = ()
     name: str = field(default="", compare=False)
 
     def __hash__(self) -> int:
@@ -178,13 +180,19 @@ class BoundPod:
     """A pod of a gang that runs.
 
     `reservation` that it uses, "" for none; `devices` of its node that it
-    uses, where they are known.
+    uses, where they are known. `held` is what it holds of its node, the pod itself included, where
+    that is not what its template asks for.
     """
 
     name: str
     node: str
     reservation: str = ""
     devices: tuple[int, ...] = ()
+    held: Resources | None = field(default=None, hash=False)
+
+    def holds(self, template: PodTemplate) -> Resources:
+        """What comes free on its node when it goes."""
+        return template.requests if self.held is None else self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +281,13 @@ class PodGang:
     @property
     def namespace(self) -> str:
         return namespace_of(self.name)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """What it uses, or pods of it that wait ask for, and nobody can honour."""
+        sets = (s for group in self.groups for s in group.pod_sets if s.pods)
+        words = [word for s in sets for word in s.template.unsupported]
+        return tuple(dict.fromkeys((*self.unsupported, *words))) if words else self.unsupported
 
     @property
     def is_pending(self) -> bool:

@@ -90,10 +90,11 @@ class _Room:
         for eviction in evictions:
             pod, template = running[eviction.pod]
             if not eviction.to_node and not pod.reservation:
-                self._victims[eviction.node].append((eviction, template.requests))
+                self._victims[eviction.node].append((eviction, pod.holds(template)))
             for resource, amount in template.requests.items():
-                self._back[eviction.node, resource] += amount if pod.reservation in known else 0
                 self._back[eviction.to_node, resource] -= amount
+            for resource, amount in pod.holds(template).items():
+                self._back[eviction.node, resource] += amount if pod.reservation in known else 0
                 if resource != PODS:
                     self._given_back[pod.reservation][resource] += amount
 

@@ -11,7 +11,7 @@ from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, K
 from placement_service.formulation.arrays import MANY, Bools
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.rules.draft import is_rule
-from placement_service.formulation.sharing_columns import whole_column
+from placement_service.formulation.sharing_columns import asked_column, whole_column
 
 
 class CapacityWords:
@@ -116,6 +116,10 @@ class CapacityWords:
             self._problem.columns[r]: int(np.minimum(free[:, r] // kind.request[r], MANY).sum())
             for r in np.flatnonzero(self._kinds.resources & (kind.request > 0))
         }
+        for r in [r for r in alone if asked_column(r) != r]:
+            # What others hold of it is counted apart.
+            held, asked = alone.pop(r), asked_column(r)
+            alone[asked] = min(held, alone.get(asked, held))
         gpus = [r for r in alone if r in self._problem.policy.gpu_resources]
         kept = [r for r in alone if alone[r] == found < alone[whole_column(r)]]
         if kept and alone[whole_column(kept[0])] < MANY:

@@ -220,14 +220,16 @@ class ProtectedGangs:
         if not held:
             for s in (s for group in self._asked.gangs[index].groups for s in group.pod_sets):
                 columns = self._problem.columns
-                request = np.array([s.template.requests.get(c, 0) for c in columns])
                 # Where others have them as well they do not come free.
-                if not self._staying.misplaced.intersection(pod.name for pod in s.bound_pods):
-                    request[_ports_among(columns, s.template)] = 1
+                alone = not self._staying.misplaced.intersection(pod.name for pod in s.bound_pods)
+                ports = _ports_among(columns, s.template) if alone else []
                 for pod in s.bound_pods:
                     if pod.node in nodes.row_of:
                         row = nodes.row_of[pod.node]
-                        held[row] = held.get(row, 0) + request
+                        left = pod.holds(s.template)
+                        amounts = np.array([left.get(c, 0) for c in columns])
+                        amounts[ports] = 1
+                        held[row] = held.get(row, 0) + amounts
                         if FREE in columns and s.template.device_share is None:
                             gpus = _whole_gpus(nodes.parts[row].devices, pod)
                             held[row][columns.index(FREE)] += gpus

@@ -34,7 +34,7 @@ def standing_reasons(
     """
     reasons = [
         Reason(ReasonCode.UNSUPPORTED, f"the gang uses {what}, which is not supported.")
-        for what in gang.unsupported
+        for what in gang.refusals
     ]
     if gang.uninitialized:
         reasons.append(Reason(ReasonCode.UNINITIALIZED, "the gang's pods are still being made."))

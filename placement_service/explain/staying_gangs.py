@@ -78,6 +78,7 @@ class StayingGangs:
         #: By name, without rules that say no more than room does.
         bare = without_implied_rules(snapshot)
         self._bare = {gang.name: gang for gang in bare.gangs}
+        self._reserved = {reservation.node for reservation in snapshot.reservations}
         self._taking_back = frozenset() if moves else take_back(snapshot)
         #: Pods that break a rule about other pods where they are.
         self.misplaced = out_of_place(with_all_terms(bare) if moves else bare)
@@ -117,6 +118,10 @@ class StayingGangs:
             yield Protection(
                 f"has {_pods(held)} in reservations", f"have {_pods(held)} each in reservations"
             )
+        beside = sum(pod.held is not None and pod.node in self._reserved for pod, _ in pods)
+        if beside:
+            said = f"{_pods(beside)} beside reservations, with devices beyond their requests"
+            yield Protection(f"has {said}", f"have {said} each")
         here = self._nodes.nodes.row_of
         closed = here.keys() - self._nodes.usable if self._moves else frozenset()
         yield from _NOT_THERE.of(sum(pod.node not in here for pod, _ in pods))
@@ -138,6 +143,8 @@ class StayingGangs:
             yield f"with {template.same_pcie_nics} network devices each"
         if not self._moves:
             return
+        for what in template.unsupported:
+            yield f"that use {what}, which is not supported"
         if template.required_reservation:
             yield "that require a reservation, which are not moved"
         if template.compute_domain:

@@ -16,6 +16,7 @@ from placement_service.formulation.device_blocks import PLENTY
 from placement_service.formulation.device_homes import SetKey
 from placement_service.formulation.device_question import DeviceQuestion
 from placement_service.formulation.device_wants import Want, want_of
+from placement_service.formulation.held_columns import with_templates
 from placement_service.formulation.prepared import Prepared
 
 #: The column that keeps shares of devices away from nodes that do not list their devices.
@@ -77,22 +78,7 @@ def _expressed(snapshot: Snapshot, question: DeviceQuestion, columns: DeviceColu
             known[same] = replace(old, requests={**old.requests, **takes})
         return known[same]
 
-    gangs = tuple(
-        replace(
-            gang,
-            groups=tuple(
-                replace(
-                    group,
-                    pod_sets=tuple(
-                        replace(s, template=template(SetKey(g, r, i), s.template))
-                        for i, s in enumerate(group.pod_sets)
-                    ),
-                )
-                for r, group in enumerate(gang.groups)
-            ),
-        )
-        for g, gang in enumerate(snapshot.gangs)
-    )
+    gangs = with_templates(snapshot, lambda key, old: template(SetKey(*key), old))
     held = _Held(question.nodes, columns)
     reservations = tuple(held.more(r) for r in snapshot.reservations)
     nodes = _with_offers(snapshot.columns, question.nodes, columns)

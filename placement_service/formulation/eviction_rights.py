@@ -197,7 +197,7 @@ class EvictionRights:
 
     def _may_come(self, gang: PodGang, least: int) -> bool:
         """Whether a gang could come at all; else it would keep others from reclaiming."""
-        if gang.uninitialized or gang.unsupported:
+        if gang.uninitialized or gang.refusals:
             return False
         if any(group.pending_count < group.missing for group in gang.groups):
             return False
@@ -270,7 +270,9 @@ class EvictionRights:
         if gang.not_preemptible or (self.keeps_its_minimum(gang) and not has_extras(gang)):
             return False
         if self._policy.eviction is EvictionPolicy.REPACK:
-            return bool(self._winners) and not self.runs_above_a_limit(gang)
+            return (
+                bool(self._winners) and may_come_again(gang) and not self.runs_above_a_limit(gang)
+            )
         victim = self.victim(gang)
         return any(self.kind(winner, victim) is not None for winner in self._winners)
 
@@ -398,6 +400,12 @@ class EvictionRights:
             for some in found
             if some != every
         ]
+
+
+def may_come_again(gang: PodGang) -> bool:
+    """Whether all that the running pods of a gang ask for can be honoured."""
+    sets = (s for group in gang.groups for s in group.pod_sets if s.bound_pods)
+    return not any(s.template.unsupported for s in sets)
 
 
 def has_extras(gang: PodGang) -> bool:

@@ -80,7 +80,7 @@ class GangDraft:
         self.packing = PackingScopes(gang, levels, node, gone)
         self.refused = (
             gang.uninitialized
-            or bool(gang.unsupported)
+            or bool(gang.refusals)
             or bool(gang.queue and gang.queue not in queues)
             or any(g.missing > g.pending_count for g in gang.groups)
             or self.packing.are_broken

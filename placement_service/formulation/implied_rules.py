@@ -19,6 +19,7 @@ import numpy as np
 from placement_service.entities.node import HOSTNAME, Node
 from placement_service.entities.nodes import KindColumn, Parts
 from placement_service.entities.request import (
+    BoundPod,
     PodAffinityTerm,
     PodSet,
     PodTemplate,
@@ -89,8 +90,7 @@ class _Room:
         self._freed = Freed(nodes)
         for _, s in _sets(snapshot):
             if s.bound_pods:
-                rows = (nodes.row_of.get(pod.node) for pod in s.bound_pods)
-                self._freed.add(s.template, [row for row in rows if row is not None])
+                self._freed.add(s, (_with_most(pod, s.template) for pod in s.bound_pods))
         #: By how much these ask for more than is in use on their node.
         nothing = np.zeros(len(nodes), np.int64)
         self._more = {
@@ -119,6 +119,13 @@ class _Room:
             if amount:
                 found &= self._nodes.free(resource) + self._freed.of(resource) >= amount
         return found
+
+
+def _with_most(pod: BoundPod, template: PodTemplate) -> BoundPod:
+    """The pod as if it held all that it holds or asks for: another like it may have that."""
+    if pod.held is None:
+        return pod
+    return replace(pod, held=Counter(pod.held) | Counter(template.requests))
 
 
 def _requests(template: PodTemplate) -> _Requests:

@@ -16,7 +16,7 @@ moved and no more domains used. Bounds hold, and plans may break rules.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from placement_service.entities.request import (
@@ -27,10 +27,12 @@ from placement_service.entities.request import (
     PodGroup,
     PodSet,
     PodTemplate,
+    Resources,
     Snapshot,
     Toleration,
 )
 from placement_service.formulation.beginning_anew import may_begin_anew
+from placement_service.formulation.held_columns import amounts_of
 from placement_service.formulation.open_gangs import anew_name, is_anew, is_part, part_name
 from placement_service.formulation.running_parts import what_waits
 from placement_service.formulation.running_rules import has_many_terms, out_of_place
@@ -102,9 +104,9 @@ def _running(gang: PodGang, stuck: Collection[str]) -> PodGang:
     groups = []
     for group in gang.groups:
         sets = [
-            PodSet(_free(s.template), (), pods)
+            one
             for s in group.pod_sets
-            if (pods := tuple(_bare(p) for p in s.bound_pods if p.name not in stuck))
+            for one in _sets(s, [p for p in s.bound_pods if p.name not in stuck])
         ]
         count = sum(len(s.bound_pods) for s in sets)
         least = count if gang.is_pending else group.min_replicas
@@ -125,14 +127,26 @@ def _running(gang: PodGang, stuck: Collection[str]) -> PodGang:
     )
 
 
+def _sets(pod_set: PodSet, pods: Iterable[BoundPod]) -> Iterator[PodSet]:
+    """Some running pods of a set, each of which takes the least that it holds or asks for."""
+    alike: defaultdict[frozenset[tuple[str, int]] | None, list[BoundPod]] = defaultdict(list)
+    for pod in pods:
+        alike[amounts_of(pod, pod_set.template)].append(_bare(pod))
+    for amounts, mine in alike.items():
+        least = pod_set.template.requests
+        if amounts is not None:
+            least = Counter(least) & Counter(dict(amounts))
+        yield PodSet(_free(pod_set.template, least), (), tuple(mine))
+
+
 def _bare(pod: BoundPod) -> BoundPod:
     # What a reservation would hold again is free.
-    return replace(pod, reservation="")
+    return replace(pod, reservation="", held=None)
 
 
-def _free(template: PodTemplate) -> PodTemplate:
+def _free(template: PodTemplate, requests: Resources) -> PodTemplate:
     return PodTemplate(
-        template.requests,
+        requests,
         template.labels,
         tolerations=_EVERY_TAINT,
         device_share=template.device_share,
@@ -163,17 +177,26 @@ def _without_rules(gang: PodGang) -> PodGang:
 
 
 def _nodes(snapshot: Snapshot, chosen: Collection[PodGang]) -> Iterator[Node]:
-    """The nodes without the ports and ComputeDomains of some gangs, none of them overbooked."""
+    """The nodes without the ports and ComputeDomains of some gangs, and what their pods hold and
+    would not ask for, none of them overbooked.
+    """
     ports: defaultdict[str, list[HostPort]] = defaultdict(list)
     domains: defaultdict[str, set[str]] = defaultdict(set)
     for s in (s for gang in chosen for group in gang.groups for s in group.pod_sets):
         for pod in s.bound_pods:
             ports[pod.node] += s.template.host_ports
             domains[pod.node].add(s.template.compute_domain)
+    spared: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for s in (s for gang in chosen for group in gang.groups for s in group.pod_sets):
+        for pod in s.bound_pods:
+            if pod.held is not None:
+                spared[pod.node] += Counter(pod.held) - Counter(s.template.requests)
     held: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for reservation in snapshot.reservations:
         held[reservation.node].update(reservation.held)
     for node in snapshot.nodes:
+        if node.name in spared:
+            node = replace(node, requested=Counter(node.requested) - spared[node.name])
         gone = ports[node.name]
         left = tuple(p for p in node.host_ports if not any(p.conflicts(q) for q in gone))
         lacks = {

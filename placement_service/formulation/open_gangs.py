@@ -11,10 +11,12 @@ import numpy as np
 from placement_service.entities.node import HostPort
 from placement_service.entities.nodes import KindColumn, Nodes, Parts
 from placement_service.entities.request import (
+    BoundPod,
     PackingScope,
     PodGang,
     PodGroup,
-    PodTemplate,
+    PodSet,
+    Resources,
     RunningPod,
     Snapshot,
 )
@@ -128,19 +130,28 @@ class Freed:
         #: By node and ComputeDomain the pods that leave it.
         self._of_domain: Counter[tuple[int, str]] = Counter()
 
-    def add(self, template: PodTemplate, rows: Iterable[int]) -> None:
-        """A pod like this goes from each of some nodes."""
-        at = list(rows)
+    def add(self, pod_set: PodSet, pods: Iterable[BoundPod]) -> None:
+        """These running pods of a set go; those on nodes that are not there leave nothing."""
+        template, row_of = pod_set.template, self._nodes.row_of
+        alike: dict[int, tuple[Resources, list[int]]] = {}
+        at: list[int] = []
+        for pod in pods:
+            row = row_of.get(pod.node)
+            if row is not None:
+                at.append(row)
+                held = pod.holds(template)
+                alike.setdefault(id(held), (held, []))[1].append(row)
         for row in at if template.host_ports else ():
             self._ports[row].update(template.host_ports)
         for row in at if template.compute_domain else ():
             self._of_domain[row, template.compute_domain] += 1
-        for resource, amount in template.requests.items():
-            if resource not in self._amounts:
-                self._amounts[resource] = [0] * len(self._nodes)
-            column = self._amounts[resource]
-            for row in at:
-                column[row] += amount
+        for held, rows in alike.values():
+            for resource, amount in held.items():
+                if resource not in self._amounts:
+                    self._amounts[resource] = [0] * len(self._nodes)
+                column = self._amounts[resource]
+                for row in rows:
+                    column[row] += amount
 
     @property
     def resources(self) -> list[str]:

@@ -16,6 +16,7 @@ from placement_service.formulation.beginning_anew import with_gangs_anew
 from placement_service.formulation.compute_domains import with_compute_domains
 from placement_service.formulation.device_patterns import Listings
 from placement_service.formulation.devices import CannotStayError, with_devices
+from placement_service.formulation.held_columns import TooManyHeldError, with_held
 from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.looser_gangs import with_looser_gangs
 from placement_service.formulation.prepared import Prepared
@@ -49,12 +50,13 @@ def _opened(snapshot: Snapshot, policy: Policy, listings: Listings) -> Prepared:
     closed: frozenset[int] = frozenset()
     while True:
         opened = open_running_gangs(snapshot, policy, closed=closed)
-        opened = replace(
-            opened,
-            snapshot=with_compute_domains(opened.snapshot),
-            relaxed=opened.relaxed and with_compute_domains(opened.relaxed),
-        )
         try:
+            opened = with_held(opened)
+            opened = replace(
+                opened,
+                snapshot=with_compute_domains(opened.snapshot),
+                relaxed=opened.relaxed and with_compute_domains(opened.relaxed),
+            )
             return with_devices(opened, snapshot, policy, listings)
-        except CannotStayError as error:
+        except (CannotStayError, TooManyHeldError) as error:
             closed |= error.gangs

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from placement_service.entities.request import Snapshot
+from placement_service.entities.request import Resources, Snapshot
 from placement_service.entities.solution import Assignment
 
 
@@ -38,8 +38,9 @@ class Prepared:
     moves. `tied` are sets of one pod where a gang that stays or moves whole has several pods with
     devices on the node: columns count what they hold there together. `closed` are nodes, by their
     rows, that the waiting pods of a set do not get: gangs hold them that may not be evicted for
-    these pods. `users` are the reservations that running pods of open gangs use, by their names.
-    `exact` is false where a rule is expressed more strictly than it is, or where a gang
+    these pods. `held` is what the pods of a set have at home where that is not what they ask for.
+    `users` are the reservations that running pods of open gangs use, by their names. `exact` is
+    false where a rule is expressed more strictly than it is, or where a gang
     that may give way is not open, so that no bound holds. `mends` says that such a gang waits for
     more pods and breaks its required levels only by where it runs: the problem refuses it whatever
     it could gain. Where devices are expressed too strictly, `relaxed` is the same snapshot with
@@ -57,6 +58,7 @@ class Prepared:
     only_stays: frozenset[SetOf] = frozenset()
     tied: frozenset[SetOf] = frozenset()
     closed: Mapping[SetOf, frozenset[int]] = field(default_factory=dict)
+    held: Mapping[SetOf, Resources] = field(default_factory=dict)
     users: Mapping[str, str] = field(default_factory=dict)
     exact: bool = True
     mends: bool = False

@@ -19,7 +19,8 @@ would move, when nothing says which of the listed devices of its nodes it has, o
 beside those that stay (`devices`), when its nodes hold more than they have or more for owners, when
 one of its pods breaks a rule about other pods or ports where it is (`running_rules`), when its pods
 require reservations or want network devices, and when they use reservations of which it is not
-simply said what these hold once they have gone (`rules.reservations.take_back`). Where extras come
+simply said what these hold once they have gone (`rules.reservations.take_back`), or are beside a
+reservation and hold something else than they ask for. Where extras come
 with their priority it stays, too, if it has extras and its minimum must run: that is a priority
 above all others, which its extras do not have.
 
@@ -201,6 +202,7 @@ def _able(
     if moves:
         staying |= unwelcome(snapshot)
     keeps_apart = moves and has_many_terms(snapshot)
+    reserved = {reservation.node for reservation in snapshot.reservations}
     for index, gang in enumerate(snapshot.gangs):
         if (
             (gang.queue in queues or stays_in_place(gang, moves=moves))
@@ -216,6 +218,7 @@ def _able(
                 for p in running(gang)
                 if p.reservation
             )
+            and not any(p.held is not None and p.node in reserved for p in running(gang))
             and not (staying and any(p.name in staying for p in running(gang)))
             and not (keeps_apart and _avoids_others(gang))
             and _tells_devices(gang, nodes, policy)
@@ -271,7 +274,7 @@ def _is_told(gang: PodGang, nodes: RunningOn, *, moves: bool) -> bool:
     return (
         bool(pods)
         and not gang.is_pending
-        and not gang.unsupported
+        and not gang.refusals
         and (not gang.uninitialized or stays_in_place(gang, moves=moves))
         and not any(group.fixed_pods for group in gang.groups)
         and all(p.node in (nodes.usable if moves else nodes.nodes.row_of) for p in pods)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from placement_service.entities.reservations import Reservation
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.compute_domains import AVOIDS_ALL
 from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.held_columns import amounts_of
 from placement_service.formulation.kept_back import KeptBack
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
 from placement_service.formulation.prepared import Prepared, SetOf
@@ -44,6 +46,16 @@ Terms = tuple[PodAffinityTerm, ...]
 
 #: By the columns of room, whether the pods of a gang count in them.
 Counts = tuple[bool, ...]
+
+
+class _Alike(NamedTuple):
+    """Running pods of a set that are of one kind: `own` is the name of one with its own devices."""
+
+    node: str
+    terms: Terms
+    own: str
+    reservation: str
+    held: frozenset[tuple[str, int]] | None
 
 
 def open_for_evictions(
@@ -77,6 +89,7 @@ def open_for_evictions(
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
     closed: dict[SetOf, frozenset[int]] = {}
+    held: dict[SetOf, Resources] = {}
     for i, gang in enumerate(snapshot.gangs):
         groups = list(gang.groups)
         if i in chosen:
@@ -97,16 +110,20 @@ def open_for_evictions(
             sets: list[PodSet] = []
             for s in group.pod_sets:
                 template = room.charged(s.template, room.counts(gang, opens=True))
-                at_home: defaultdict[tuple[str, Terms, str, str], list[Pod]] = defaultdict(list)
+                at_home: defaultdict[_Alike, list[Pod]] = defaultdict(list)
                 for pod in s.bound_pods:
                     # Pods with devices of their own are not alike.
                     own = pod.name if pod.devices else ""
                     mine = terms.get(pod.name, ()) if terms else ()
-                    at_home[pod.node, mine, own, pod.reservation].append(Pod(pod.name))
+                    amounts = amounts_of(pod, s.template)
+                    alike_to = _Alike(pod.node, mine, own, pod.reservation, amounts)
+                    at_home[alike_to].append(Pod(pod.name))
                 alone = s.template.compute_domain not in ("", *wanted)
-                for (node, mine, *_), pods in at_home.items():
-                    rules = (*mine, AVOIDS_ALL) if alone else mine
-                    homes.append(Assignment(i, r, len(sets), row[node], len(pods)))
+                for here, pods in at_home.items():
+                    rules = (*here.terms, AVOIDS_ALL) if alone else here.terms
+                    if here.held is not None:
+                        held[SetOf(i, r, len(sets))] = dict(here.held)
+                    homes.append(Assignment(i, r, len(sets), row[here.node], len(pods)))
                     sets.append(PodSet(room.at_home(template, rules, alone=alone), tuple(pods)))
             groups[r] = replace(group, pod_sets=tuple(sets))
         if alike and i in chosen:
@@ -134,6 +151,7 @@ def open_for_evictions(
             reservations=tuple(map(room.held, snapshot.reservations)),
         ),
         tuple(homes),
+        held=held,
         closed=closed,
         users={
             pod.name: pod.reservation
@@ -191,12 +209,12 @@ class _Room:
             for s in (s for group in gang.groups for s in group.pod_sets if s.bound_pods):
                 for pod in s.bound_pods:
                     if pod.reservation:
-                        self._take_back(pod.reservation, s.template, counts)
-                rows = [nodes.row_of[pod.node] for pod in s.bound_pods]
-                self._freed.add(s.template, rows)
+                        self._take_back(pod.reservation, pod.holds(s.template), counts)
+                self._freed.add(s, s.bound_pods)
                 for counted, kept_back in zip(counts, self._kept_back, strict=True):
                     if not counted:
-                        kept_back.add(s.template, (row for row in rows if row not in beside))
+                        apart = (p for p in s.bound_pods if nodes.row_of[p.node] not in beside)
+                        kept_back.add(s, apart)
         #: Templates live as long as the snapshot, so each is told by its identity.
         self._charged: dict[tuple[int, Counts], PodTemplate] = {}
         self._at_home: dict[tuple[int, Terms], PodTemplate] = {}
@@ -208,9 +226,9 @@ class _Room:
             return tuple(victim in s.victims for s in self._sharings)
         return tuple(s.takes(gang) for s in self._sharings)
 
-    def _take_back(self, reservation: str, template: PodTemplate, counts: Counts) -> None:
+    def _take_back(self, reservation: str, held: Resources, counts: Counts) -> None:
         back = self._taken_back[reservation]
-        for resource, amount in template.requests.items():
+        for resource, amount in held.items():
             if resource != PODS:
                 back[resource] += amount
                 for k, counted in enumerate(counts):
@@ -237,7 +255,8 @@ class _Room:
         """
         others = template.required_affinity or template.spread_constraints
         reserved = template.ignores_reservations or template.required_reservation
-        if not (others or reserved) and template.required_anti_affinity == terms:
+        same = template.required_anti_affinity == terms
+        if same and not (others or reserved or template.unsupported):
             return template
         key = id(template), terms
         if key not in self._at_home:
@@ -251,6 +270,8 @@ class _Room:
                 ignores_reservations=False,
                 # The one that it required need not be there any more.
                 required_reservation=None,
+                # It does not ask for it again.
+                unsupported=(),
             )
         return self._at_home[key]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placement_service.entities.node import Node
@@ -16,12 +16,14 @@ from placement_service.entities.request import (
     PodSet,
     PodTemplate,
     Policy,
+    Resources,
     Snapshot,
 )
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_blocks import could_come, gpus_differ
 from placement_service.formulation.device_question import goes_whole
 from placement_service.formulation.device_wants import requires_partition, want_of, wants_network
+from placement_service.formulation.held_columns import amounts_of
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 
@@ -38,6 +40,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
     minimums: dict[GroupOf, int] = {}
     only_stays: set[SetOf] = set()
     tied: set[SetOf] = set()
+    held: dict[SetOf, Resources] = {}
     for i, gang in enumerate(snapshot.gangs):
         if i not in chosen:
             gangs.append(gang)
@@ -50,13 +53,16 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
             for s in devices.sets(group):
                 at_home = Counter(pod.node for pod in s.bound_pods)
                 pod = s.bound_pods[0]
+                amounts = amounts_of(pod, s.template)
+                if amounts is not None:
+                    held[SetOf(i, r, len(sets))] = dict(amounts)
                 if devices.tell_apart(pod, s.template):
                     apart[pod.node].append(SetOf(i, r, len(sets)))
                     if not devices.come_again(pod, s.template):
                         only_stays.add(SetOf(i, r, len(sets)))
                 for node, count in at_home.items():
                     homes.append(Assignment(i, r, len(sets), row[node], count))
-                freed.add(s.template, (row[pod.node] for pod in s.bound_pods))
+                freed.add(s, s.bound_pods)
                 # In the order of the homes, by which the pods are told apart again.
                 turn = {node: k for k, node in enumerate(at_home)}
                 in_order = sorted(s.bound_pods, key=lambda pod: turn[pod.node])
@@ -81,6 +87,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
         minimums,
         only_stays=frozenset(only_stays),
         tied=frozenset(tied),
+        held=held,
     )
 
 
@@ -117,5 +124,18 @@ class _Devices:
             for pod in apart:
                 yield replace(s, bound_pods=(pod,))
             alike = [pod for pod in s.bound_pods if pod not in apart] if apart else s.bound_pods
-            if alike:
-                yield replace(s, bound_pods=tuple(alike)) if apart else s
+            for pods in _holding_alike(alike, s.template):
+                yield s if pods is s.bound_pods else replace(s, bound_pods=tuple(pods))
+
+
+def _holding_alike(pods: Sequence[BoundPod], template: PodTemplate) -> Iterable[Sequence[BoundPod]]:
+    """The pods by what they hold: those that hold something else than they ask for by their nodes,
+    too.
+    """
+    if all(pod.held is None for pod in pods):
+        return (pods,) if pods else ()
+    found: defaultdict[object, list[BoundPod]] = defaultdict(list)
+    for pod in pods:
+        amounts = amounts_of(pod, template)
+        found[amounts, "" if amounts is None else pod.node].append(pod)
+    return found.values()

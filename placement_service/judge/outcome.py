@@ -66,6 +66,11 @@ class EvictedPod:
     eviction: Eviction
 
     @property
+    def leaves(self) -> Mapping[str, int]:
+        """What it held of its node, or of its reservation there."""
+        return self.template.requests if self.pod.held is None else self.pod.held
+
+    @property
     def moves(self) -> bool:
         """Whether it runs again elsewhere."""
         return self.eviction.kind is EvictionKind.MOVE

@@ -53,6 +53,7 @@ RULES: tuple[Callable[[Plan], Iterable[str]], ...] = (
     reservations.owners_use_their_reservation,
     evictions.evictions_are_of_running_pods_and_allowed,
     evictions.preemptible_gangs_give_way,
+    evictions.only_what_can_be_asked_for_again_is_moved,
     evictions.whole_gangs_or_extras_give_way,
     evictions.bases_stay_while_gangs_based_on_them_run,
     evictions.gangs_run_for_their_minimum_time,

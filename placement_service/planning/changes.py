@@ -281,7 +281,7 @@ def _with_pods(node: Node, pods: Sequence[tuple[BoundPod, PodTemplate]]) -> Node
     joined = known * sum(t.compute_domain == node.compute_domain for _, t in pods)
     return replace(
         node,
-        requested=_sum([node.requested, *(template.requests for _, template in pods)]),
+        requested=_sum([node.requested, *(pod.holds(template) for pod, template in pods)]),
         host_ports=node.host_ports + ports,
         devices=_devices(node, pods, +1),
         compute_domain_pods=node.compute_domain_pods + joined,
@@ -329,8 +329,8 @@ def _left(
     """The node without some pods that run on it."""
     requested = Counter(node.requested)
     ports = list(node.host_ports)
-    for _, template in pods:
-        requested.subtract(template.requests)
+    for pod, template in pods:
+        requested.subtract(pod.holds(template))
         for port in template.host_ports:
             if port in ports:
                 ports.remove(port)
@@ -373,7 +373,7 @@ def _given(
     leaving: dict[str, list[tuple[BoundPod, PodTemplate]]], reservation: str
 ) -> list[Resources]:
     return [
-        template.requests
+        pod.holds(template)
         for pods in leaving.values()
         for pod, template in pods
         if pod.reservation == reservation

@@ -20,6 +20,7 @@ from placement_service.entities.request import (
     EPHEMERAL_STORAGE,
     MEMORY,
     PODS,
+    BoundPod,
     PodGang,
     PodTemplate,
     Snapshot,
@@ -268,10 +269,10 @@ class Leavers:
         for one in gangs:
             for group in one.groups:
                 for pod_set in group.pod_sets:
-                    row = self._row(pod_set.template)
                     for pod in pod_set.bound_pods:
                         pods.append(pod.name)
                         if pod.node in self._node:
+                            row = self._row(pod_set.template, pod)
                             frees.append(Freed(self._node[pod.node], row))
         self.leavers.append(Leaver(len(pods), 1, tuple(frees)))
         self.names.append(tuple(one.name for one in gangs))
@@ -282,18 +283,16 @@ class Leavers:
             spare = group.running_count - group.min_replicas
             mine: list[PodsOf] = []
             for pod_set in group.pod_sets if spare > 0 else ():
-                row = self._row(pod_set.template)
-                by_node: dict[str, list[str]] = {}
+                alike: dict[Freed, list[str]] = {}
                 for pod in pod_set.bound_pods:
-                    by_node.setdefault(pod.node, []).append(pod.name)
-                for node, pods in by_node.items():
-                    if node in self._node:
-                        mine.append(PodsOf(len(self.leavers), 1))
-                        most = min(spare, len(pods))
-                        once = (Freed(self._node[node], row),)
-                        self.leavers.append(Leaver(1, most, once, whole))
-                        self.names.append(())
-                        self._pods.append(tuple(sorted(pods)))
+                    if pod.node in self._node:
+                        once = Freed(self._node[pod.node], self._row(pod_set.template, pod))
+                        alike.setdefault(once, []).append(pod.name)
+                for once, pods in alike.items():
+                    mine.append(PodsOf(len(self.leavers), 1))
+                    self.leavers.append(Leaver(1, min(spare, len(pods)), (once,), whole))
+                    self.names.append(())
+                    self._pods.append(tuple(sorted(pods)))
             if mine:
                 self.limits.append(Together(tuple(mine), spare))
 
@@ -315,7 +314,10 @@ class Leavers:
             if counts:
                 self.limits.append(Together(tuple(counts), budget.allowed))
 
-    def _row(self, template: PodTemplate) -> int:
+    def _row(self, template: PodTemplate, pod: BoundPod) -> int:
+        """The row of what a pod leaves."""
+        if pod.held is not None:
+            template = replace(template, requests=pod.held)
         if template not in self._rows:
             self._rows[template] = len(self.templates)
             self.templates.append(template)

@@ -28,6 +28,7 @@ from placement_service.entities.request import (
     Resources,
     Snapshot,
 )
+from placement_service.formulation.eviction_rights import may_come_again
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.planning_questions import (
     EmptyingAnswer,
@@ -323,7 +324,7 @@ class _Search:
                     elif domain >= 0:
                         gpu_pods.setdefault(domain, {}).setdefault(number, []).append(pod.name)
         known = not any(group.fixed_pods for group in gang.groups)
-        movable = known and not gang.not_preemptible
+        movable = known and not gang.not_preemptible and may_come_again(gang)
         arrays = MovableGang(
             len(pods),
             tuple(
@@ -347,7 +348,19 @@ class _Search:
             there = nodes.allocatable.numbers(partial(_amount, name))
             has = np.where(nodes.open, np.maximum(there, used), used)
             of = np.bincount(self._domain[inside], has[inside], len(self._names))
-            yield Spared(tuple(int(of[d]) for d in able), int(has.sum() - used.sum()))
+            least = int(used.sum()) - self._not_asked_again(name)
+            yield Spared(tuple(int(of[d]) for d in able), int(has.sum()) - least)
+
+    def _not_asked_again(self, resource: str) -> int:
+        """What pods hold of a resource that they would not ask for elsewhere."""
+        return sum(
+            max(0, pod.held.get(resource, 0) - pod_set.template.requests.get(resource, 0))
+            for gang in self._snapshot.gangs
+            for group in gang.groups
+            for pod_set in group.pod_sets
+            for pod in pod_set.bound_pods
+            if pod.held is not None and pod.node in self._snapshot.columns.row_of
+        )
 
     def _with_strangers(self) -> Ints:
         """Domains with GPU pods that belong to no gang, or whose requests are unknown."""
@@ -356,9 +369,9 @@ class _Search:
         for gang in self._snapshot.gangs:
             for group in gang.groups:
                 for pod_set in group.pod_sets:
-                    units = self._policy.gpus(pod_set.template.requests)
-                    for pod in pod_set.bound_pods if units else ():
+                    for pod in pod_set.bound_pods:
                         if pod.node in nodes.row_of:
+                            units = self._policy.gpus(pod.holds(pod_set.template))
                             known[nodes.row_of[pod.node]] += units
         used = nodes.total_requested(r for r in nodes.requested if self._policy.gpus({r: 1}))
         found = self._domain[used > known]

@@ -98,6 +98,13 @@ class Asked:
             for _, s in _sets(gang)
             for name in (*(p.name for p in s.pods), *(p.name for p in s.bound_pods))
         }
+        #: What each running pod leaves.
+        self.holds = {
+            pod.name: pod.holds(s.template)
+            for gang in snapshot.gangs
+            for _, s in _sets(gang)
+            for pod in s.bound_pods
+        }
         #: The pods of each gang that may go.
         self.may_go = [
             tuple(_leaves(gang, pod) for _, s in _sets(gang) for pod in s.bound_pods)
@@ -122,7 +129,7 @@ class Asked:
         """What some pods leave."""
         back: dict[tuple[str, str], int] = {}
         for eviction in gone:
-            for resource, amount in self.requests[eviction.pod].items():
+            for resource, amount in self.holds[eviction.pod].items():
                 key = eviction.node, resource
                 back[key] = back.get(key, 0) + amount
         return back
@@ -173,11 +180,11 @@ def _demand(
     asked: Asked, plan: Sequence[Binding], gone: Sequence[Eviction]
 ) -> tuple[tuple[tuple[str, str], int], ...]:
     demand: dict[tuple[str, str], int] = {}
-    places: list[tuple[str, str, int]] = [(b.pod, b.node, 1) for b in plan]
-    places += [(e.pod, e.node, -1) for e in gone]
-    places += [(e.pod, e.to_node, 1) for e in gone if e.to_node]
-    for pod, node, sign in places:
-        for resource, amount in asked.requests[pod].items():
+    places = [(b.node, asked.requests[b.pod], 1) for b in plan]
+    places += [(e.node, asked.holds[e.pod], -1) for e in gone]
+    places += [(e.to_node, asked.requests[e.pod], 1) for e in gone if e.to_node]
+    for node, amounts, sign in places:
+        for resource, amount in amounts.items():
             demand[node, resource] = demand.get((node, resource), 0) + sign * amount
     return tuple((key, amount) for key, amount in demand.items() if amount)
 
@@ -246,7 +253,7 @@ def gang_plans(
 ) -> Iterator[tuple[Binding, ...]]:
     """Every way to place none of a gang, or at least its minimum; pods of a set are alike."""
     yield ()
-    if gang.uninitialized or gang.unsupported:
+    if gang.uninitialized or gang.refusals:
         return
     sets = _sets(gang)
     ways = [

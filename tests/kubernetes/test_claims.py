@@ -194,6 +194,68 @@ def test_the_allocated_claim_of_a_running_pod_does_not_tie_what_comes_in_its_pla
     assert not pod_set.template.HasField("required_node_affinity")
 
 
+FAST = f"{attribute('speed')} == 400"
+
+
+def _holding(name: str, made: Body, *given: str) -> list[Body]:
+    """A gang of a pod that runs on n1, with the claim that was made for it."""
+    running = pod(
+        name, nodeName="n1", phase="Running", resourceClaims=claims("t"),
+        containers=[{"name": "main"}],
+    )  # fmt: skip
+    running["status"]["resourceClaimStatuses"] = [{"name": "c0", "resourceClaimName": f"{name}-c0"}]
+    return [running, made, gang(podgroups=[group("w", name)])]
+
+
+def test_what_a_running_pod_asks_for_stands_beside_what_it_holds() -> None:
+    sent = request(
+        node("n1"), devices("n1", {"speed": 400}, {"speed": 100}), device_class(),
+        template("t", exactly()), template("fast", exactly("gpu", 1, FAST)),
+        *_holding("b", claim("b-c0", exactly(), given=["d0"])),
+    )  # fmt: skip
+    (one,) = sent.snapshot.nodes
+    (pod_set,) = sent.gangs[0].groups[0].pod_sets
+    (bound,) = pod_set.bound_pods
+    either = f"{ONE_GPU}.fast.or.gpu"
+    assert dict(pod_set.template.requests.extended) == {ONE_GPU: 1, either: 1}
+    assert dict(bound.held.extended) == {ONE_GPU: 1, f"{ONE_GPU}.fast": 1, either: 1}
+    assert dict(one.requested.extended) == dict(bound.held.extended)
+    assert bound.held.pod_count == 1
+
+
+def test_a_running_pod_that_holds_what_it_asks_for_says_nothing_of_it() -> None:
+    sent = request(
+        node("n1"), devices("n1", {"speed": 100}), device_class(),
+        template("t", exactly()), template("fast", exactly("gpu", 1, FAST)),
+        *_holding("b", claim("b-c0", exactly(), given=["d0"])),
+    )  # fmt: skip
+    assert not sent.gangs[0].groups[0].pod_sets[0].bound_pods[0].HasField("held")
+
+
+def test_a_running_pod_holds_its_devices_whatever_it_asks_for() -> None:
+    """What cannot be asked for again is said by name, and its node stays open."""
+    made = claim("b-c0", {"name": "r", "firstAvailable": [{}]}, given=["d0"])
+    sent = request(
+        node("n1"), devices("n1", {}), device_class(), template("t", exactly()),
+        *_holding("b", made),
+    )  # fmt: skip
+    (pod_set,) = sent.gangs[0].groups[0].pod_sets
+    assert list(pod_set.template.unsupported) == ["spec.resourceClaims[c0]: firstAvailable"]
+    assert pod_set.bound_pods[0].held.extended[ONE_GPU] == 1
+    assert not sent.snapshot.nodes[0].unschedulable
+    assert not sent.gangs[0].unsupported
+
+
+def test_devices_that_are_looked_after_are_not_taken() -> None:
+    made = claim("b-c0", exactly(adminAccess=True), given=["d0"])
+    made["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    sent = request(
+        node("n1"), devices("n1", {}), device_class(), template("t", exactly()),
+        *_holding("b", made),
+    )  # fmt: skip
+    assert sent.snapshot.nodes[0].requested.extended.get(ONE_GPU, 0) == 0
+
+
 def test_a_claim_that_several_pods_would_share_is_refused() -> None:
     sent = only_gang(
         node("n1"), devices("n1", {}), device_class(), claim("x", exactly()),

@@ -40,6 +40,18 @@ def test_drained_nodes_are_closed_and_their_pods_wait_again() -> None:
     assert [pod.node for pod in pod_set.bound_pods] == ["nodes/n3"]
 
 
+def test_a_drained_pod_leaves_what_it_held_and_asks_for_what_its_template_says() -> None:
+    asked = two_racks()
+    bound = asked.gangs[0].groups[0].pod_sets[0].bound_pods[0]
+    held = {GPU: 8, "nic": 1}
+    bound.held.extended.update(held)
+    asked.snapshot.nodes[0].requested.extended.update(held)
+    new = changes.drained(asked, {bound.node})
+    assert not any(new.snapshot.nodes[0].requested.extended.values())
+    [pod_set] = new.gangs[0].groups[0].pod_sets
+    assert dict(pod_set.template.requests.extended) == {GPU: 8}
+
+
 def test_without_a_gang_its_room_is_free() -> None:
     new = changes.without(two_racks(), resource_name("runs"))
     assert [one.name for one in new.gangs] == [resource_name("waits")]

@@ -101,6 +101,12 @@ FEATURES: Mapping[str, Test] = {
     "devices of reservations": lambda d: any(r.devices for r in d.snapshot.reservations),
     "required reservations": _of_templates(lambda t: t.required_reservation),
     "disruption budgets": lambda d: d.snapshot.disruption_budgets,
+    "pods that hold something else than they ask for": lambda d: any(
+        pod.held is not None
+        for g in d.snapshot.gangs
+        for group in g.groups
+        for pod in group.running_pods
+    ),
     "minimum run times": _of_gangs(
         lambda g: g.minimum_run_time or g.minimum_run_time_before_reclaim
     ),

@@ -23,6 +23,9 @@ from placement_service.entities.request import (
 )
 from tests.strategies.words import GPU, NOW, with_sets
 
+NIC = "claims.resource.k8s.io/nic"
+FAST = f"{NIC}.fast"
+
 Change = Callable[[random.Random, Snapshot], Snapshot]
 
 
@@ -194,6 +197,48 @@ def _with_scopes_of_groups(chance: random.Random, snapshot: Snapshot) -> Snapsho
     return replace(snapshot, gangs=tuple(gangs))
 
 
+def _with_claims(chance: random.Random, snapshot: Snapshot) -> Snapshot:
+    """Pods ask for one of the network devices, some for a fast one, and others hold one of these.
+
+    Now and then a pod holds less than it asks for.
+    """
+    used: dict[str, dict[str, int]] = {node.name: {} for node in snapshot.nodes}
+
+    def asks(s: PodSet) -> PodSet:
+        if chance.random() < 0.3:
+            return s
+        fast = chance.random() < (0.2 if s.bound_pods else 0.6)
+        asked = {NIC: 1, FAST: 1} if fast else {NIC: 1}
+        requests = {**s.template.requests, **asked}
+        pods = []
+        for pod in s.bound_pods:
+            has = asked
+            if chance.random() < 0.6:
+                has = chance.choice(({NIC: 1, FAST: 1}, {NIC: 1}, {FAST: 1}))
+                pod = replace(pod, held={**s.template.requests, **has})
+            here = used.setdefault(pod.node, {})
+            for resource, amount in has.items():
+                here[resource] = here.get(resource, 0) + amount
+            pods.append(pod)
+        template = replace(s.template, requests=requests)
+        return replace(s, template=template, bound_pods=tuple(pods))
+
+    gangs = with_sets(snapshot, asks)
+    nodes = []
+    for node in snapshot.nodes:
+        here = used[node.name]
+        fast = here.get(FAST, 0) + chance.choice((0, 0, 1, 2))
+        has = {FAST: fast, NIC: max(fast, here.get(NIC, 0)) + chance.choice((0, 0, 1))}
+        nodes.append(
+            replace(
+                node,
+                allocatable={**node.allocatable, **has},
+                requested={**node.requested, **here},
+            )
+        )
+    return replace(snapshot, nodes=tuple(nodes), gangs=gangs)
+
+
 CHANGES: Sequence[Change] = (
     _with_held_devices,
     _with_slices,
@@ -203,4 +248,5 @@ CHANGES: Sequence[Change] = (
     _with_run_times,
     _without_some_labels,
     _with_scopes_of_groups,
+    _with_claims,
 )

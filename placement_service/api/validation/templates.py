@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from placement_service.api.validation.names import MAX_KEY, MAX_VALUE, RESERVATION, Lengths, Problem
+from placement_service.api.validation.names import (
+    MAX_KEY,
+    MAX_TEXT,
+    MAX_VALUE,
+    RESERVATION,
+    Lengths,
+    Problem,
+    too_long,
+)
 from placement_service.api.validation.parts import (
     affinity_problems,
     host_port_problems,
@@ -134,6 +142,15 @@ def required_reservations_are_sound(
         yield from node_term_problems(f"required_reservation.terms[{i}]", term, lengths)
 
 
+def what_is_unsupported_is_said_briefly(
+    template: PodTemplate, policy: Policy, lengths: Lengths
+) -> Iterator[Problem]:
+    for n, words in enumerate(template.unsupported):
+        problem = too_long(words, MAX_TEXT)
+        if problem:
+            yield f"unsupported[{n}]", problem
+
+
 RULES: tuple[Callable[[PodTemplate, Policy, Lengths], Iterator[Problem]], ...] = (
     requests_are_in_range,
     labels_and_selectors_are_short,
@@ -143,4 +160,5 @@ RULES: tuple[Callable[[PodTemplate, Policy, Lengths], Iterator[Problem]], ...] =
     spread_constraints_are_sound,
     device_shares_are_sound,
     required_reservations_are_sound,
+    what_is_unsupported_is_said_briefly,
 )

@@ -28,6 +28,7 @@ from placement_service.api.validation.names import (
     time_problem,
     too_long,
 )
+from placement_service.api.validation.parts import resource_problems
 from placement_service.entities.errors import Violation
 from placement_service.entities.request import BoundPod, PodGroup, PodTemplate, Request
 from placement_service.entities.templates import numbered
@@ -137,7 +138,7 @@ def _pod_problem(name: str, home: str, seen: set[str]) -> str:
 
 def bound_pods_are_where_pods_can_be(request: Request) -> Iterator[Violation]:
     """The node need not be in the snapshot; if it is and lists devices, the pods' devices are among
-    them.
+    them. What they hold is in range.
     """
     if _bound_pods_are_plain(request):
         return
@@ -161,7 +162,7 @@ def _bound_pods_are_plain(request: Request) -> bool:
     for gang in request.snapshot.gangs:
         for group in gang.groups:
             pods = group.running_pods
-            if any([pod.reservation or pod.devices for pod in pods]):
+            if any([pod.reservation or pod.devices or pod.held is not None for pod in pods]):
                 return False
             nodes.update([pod.node for pod in pods])
     return all(map(NODE.pattern.fullmatch, nodes))
@@ -174,6 +175,8 @@ def _bound_pod_problems(pod: BoundPod, devices: set[int] | None) -> Iterator[Pro
     problem = RESERVATION.problem(pod.reservation) if pod.reservation else ""
     if problem:
         yield "reservation", problem
+    for field, problem in resource_problems(pod.held or {}):
+        yield f"held.{field}", problem
     if len(set(pod.devices)) < len(pod.devices):
         yield "devices", "holds a device twice"
     for n, index in enumerate(pod.devices):

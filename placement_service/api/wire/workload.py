@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from placement.v1 import cluster_pb2, workload_pb2
@@ -46,6 +46,7 @@ from placement_service.entities.request import (
     PodGroup,
     PodSet,
     PodTemplate,
+    Resources,
     SpreadConstraint,
     Toleration,
 )
@@ -126,7 +127,7 @@ def parse_gangs(
         path = f"gangs[{i}]"
         name = message.name
         groups = tuple(
-            _parse_group(group, templates, namespace_in(name), f"{path}.groups[{j}]")
+            _parse_group(group, templates, namespace_in(name), f"{path}.groups[{j}]", violations)
             for j, group in enumerate(message.groups)
         )
         every = tuple(group.name for group in groups)
@@ -163,37 +164,56 @@ def _parse_group(
     templates: _Templates,
     namespace: str,
     path: str,
+    violations: list[Violation],
 ) -> PodGroup:
     pod_sets = []
     for k, pod_set in enumerate(message.pod_sets):
-        template = templates.of(pod_set, namespace, f"{path}.pod_sets[{k}]")
+        here = f"{path}.pod_sets[{k}]"
+        template = templates.of(pod_set, namespace, here)
         pods = tuple(
             [
                 Pod(pod.name, pod.uid, pod.rank if pod.HasField("rank") else None)
                 for pod in pod_set.pods
             ]
         )
-        pod_sets.append(PodSet(template, pods, _parse_bound_pods(pod_set.bound_pods)))
+        running = _parse_bound_pods(pod_set.bound_pods, here, violations)
+        pod_sets.append(PodSet(template, pods, running))
     return PodGroup(
         name=message.name,
         min_replicas=message.min_replicas,
         pod_sets=tuple(pod_sets),
-        fixed_pods=_parse_bound_pods(message.bound_pods),
+        fixed_pods=_parse_bound_pods(message.bound_pods, path, violations),
         gated_count=message.gated_count,
     )
 
 
-def _parse_bound_pods(messages: Iterable[workload_pb2.BoundPod]) -> tuple[BoundPod, ...]:
-    return tuple(
-        [BoundPod(p.name, p.node, p.reservation, tuple(p.devices)) for p in messages]
-        if messages
-        else ()
-    )
+def _parse_bound_pods(
+    messages: Sequence[workload_pb2.BoundPod], path: str, violations: list[Violation]
+) -> tuple[BoundPod, ...]:
+    pods = [BoundPod(p.name, p.node, p.reservation, tuple(p.devices)) for p in messages]
+    for n, message in enumerate(messages):
+        if message.HasField("held"):
+            found: Found = []
+            held = parse_resources(message.held, found)
+            pods[n] = replace(pods[n], held=_with_the_pod(held))
+            add_violations(violations, f"{path}.bound_pods[{n}].held", found)
+    return tuple(pods)
+
+
+def _with_the_pod(resources: Resources) -> Resources:
+    """The amounts, where every pod counts as one, whatever the sender says, except for nonsense,
+    which `validation` has to see.
+    """
+    return {**resources, PODS: 1} if resources.get(PODS, 0) >= 0 else resources
 
 
 def _bound_pod_to_proto(pod: BoundPod) -> workload_pb2.BoundPod:
     return workload_pb2.BoundPod(
-        name=pod.name, node=pod.node, reservation=pod.reservation, devices=pod.devices
+        name=pod.name,
+        node=pod.node,
+        reservation=pod.reservation,
+        devices=pod.devices,
+        held=None if pod.held is None else resources_to_proto(pod.held),
     )
 
 
@@ -254,9 +274,7 @@ def _parse_template(message: workload_pb2.PodTemplate, namespace: str, found: Fo
     requests = parse_resources(message.requests, resources_found)
     found.extend((f"requests.{path}", what) for path, what in resources_found)
     return PodTemplate(
-        # Every pod counts as one, whatever the sender says, except for nonsense, which `validation`
-        # has to see.
-        requests={**requests, PODS: 1} if requests.get(PODS, 0) >= 0 else requests,
+        requests=_with_the_pod(requests),
         labels=dict(message.labels),
         node_selector=tuple(sorted(message.node_selector.items())),
         required_node_affinity=parse_node_selector_terms(
@@ -311,6 +329,7 @@ def _parse_template(message: workload_pb2.PodTemplate, namespace: str, found: Fo
         )
         if message.HasField("required_partition")
         else None,
+        unsupported=tuple(message.unsupported),
     )
 
 
@@ -392,4 +411,5 @@ def _template_to_proto(template: PodTemplate) -> workload_pb2.PodTemplate:
             best_score=template.required_partition.best_score,
             ring_bandwidth=template.required_partition.ring_bandwidth,
         ),
+        unsupported=template.unsupported,
     )

@@ -1,7 +1,7 @@
 """Capacity: what is free on a node, what others hold there, and what victims leave.
 
 A node's room is what it can allocate, less what runs there and what its
-reservations still hold. Evicted pods give back what they asked for, those in a
+reservations still hold. Evicted pods give back what they held, those in a
 reservation to it. Not every gang may use what a victim leaves: see
 `what_a_victim_leaves_serves_those_above_it`.
 """
@@ -133,7 +133,7 @@ def _shortages(
     asked = _sum(pod.template.requests for pod in pods)
     reservations = plan.reservations_by_node.get(node.name, ())
     known = {"", *(reservation.name for reservation in reservations)}
-    back = _sum(v.template.requests for v in leaving if v.pod.reservation in known)
+    back = _sum(v.leaves for v in leaving if v.pod.reservation in known)
     held = _sum(still_held(plan, reservation, pods, leaving) for reservation in reservations)
     heeding = asked
     if held:

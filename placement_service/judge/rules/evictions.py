@@ -68,6 +68,15 @@ def preemptible_gangs_give_way(plan: Plan) -> Iterator[str]:
             )
 
 
+def only_what_can_be_asked_for_again_is_moved(plan: Plan) -> Iterator[str]:
+    """No pod of a gang is moved of which some pod runs that asks for what nobody can honour."""
+    for gang in plan.outcome.gangs:
+        if any(victim.moves for victim in gang.evicted):
+            sets = (s for group in gang.gang.groups for s in group.pod_sets if s.bound_pods)
+            for what in dict.fromkeys(word for s in sets for word in s.template.unsupported):
+                yield f"gang {gang.gang.name} is moved but uses {what}, which is not supported"
+
+
 def whole_gangs_or_extras_give_way(plan: Plan) -> Iterator[str]:
     """What stays of a gang has every group's minimum, or nothing stays."""
     for gang in plan.outcome.gangs:

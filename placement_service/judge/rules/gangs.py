@@ -22,7 +22,7 @@ def gangs_are_all_or_nothing(plan: Plan) -> Iterator[str]:
                 )
         if gang.gang.uninitialized:
             yield f"gang {name} gets new pods but is not initialized"
-        for what in gang.gang.unsupported:
+        for what in gang.gang.refusals:
             yield f"gang {name} gets new pods but uses {what}, which is not supported"
         if gang.gang.base_gang:
             base = gangs.get(gang.gang.base_gang)

@@ -122,7 +122,7 @@ def _with_room_of(leaving: Collection[EvictedPod], reservation: Reservation) -> 
     total = Counter(reservation.held)
     for victim in leaving:
         if victim.pod.reservation == reservation.name:
-            total.update({r: a for r, a in victim.template.requests.items() if r != PODS})
+            total.update({r: a for r, a in victim.leaves.items() if r != PODS})
     return total
 
 

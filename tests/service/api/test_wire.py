@@ -162,7 +162,14 @@ EVERYTHING = Request(
                             PodSet(
                                 TEMPLATE,
                                 (Pod("namespaces/ml/pods/base-0", "uid-0", rank=0),),
-                                (BoundPod("namespaces/ml/pods/base-2", "nodes/n1", devices=(4,)),),
+                                (
+                                    BoundPod(
+                                        "namespaces/ml/pods/base-2",
+                                        "nodes/n1",
+                                        devices=(4,),
+                                        held={CPU: 1, PODS: 1, "nic": 2},
+                                    ),
+                                ),
                             ),
                         ),
                         (
@@ -204,6 +211,7 @@ EVERYTHING = Request(
                                     required_partition=RequiredPartition(
                                         best_score=True, ring_bandwidth=2**37
                                     ),
+                                    unsupported=("spec.resourceClaims[c0]: constraints",),
                                 ),
                                 (Pod("namespaces/ml/pods/scaled-1"),),
                             ),

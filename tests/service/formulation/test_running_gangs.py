@@ -78,7 +78,7 @@ def test_room_of_victims_serves_only_higher_priorities() -> None:
     middle = replace(gang("middle", pods=1, gpus=4), priority=10)
     victim = running("old", "n0", gpus=8, priority=10)
     result = open_running_gangs(cluster(victim, urgent(), middle), PREEMPT)
-    [column] = [r for r in result.snapshot.nodes[0].allocatable if r.startswith(f"{GPU} ")]
+    [column] = [r for r in result.snapshot.nodes[0].allocatable if r.endswith(f" {GPU}")]
     asks = [g.groups[0].pod_sets[0].template.requests for g in result.snapshot.gangs]
     assert result.snapshot.nodes[0].free(column) == 0
     assert [column in a for a in asks] == [False, False, True]

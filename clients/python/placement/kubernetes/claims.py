@@ -4,14 +4,9 @@ A request of a claim asks for an exact count of devices that some expressions ch
 of request is one list of expressions. Each kind becomes a resource; a node has as many of it
 as devices that are chosen there, a pod asks for as many as it claims.
 
-Kinds may choose the same devices. By Hall's theorem a node can serve its pods when for every
-set of kinds, no more devices are asked for than the set chooses together. So every set of
-kinds that overlap somewhere is a resource too, of which a request of any kind in it takes one.
-That is exact. Sets of more kinds than `_MOST_OVERLAPPING` are not spelled out: their claims
-are refused.
-
-A running pod takes, of each resource, the devices that it was given; if these are unknown, what its
-claim asks for. A claim that is allocated ties its pod to the node, except that of one running pod:
+A running pod asks for what its claims ask for, and holds, of each resource, the devices that it was
+given; if these are unknown, what it asks for. A pod that waits with an allocated claim asks for
+these devices. A claim that is allocated ties its pod to the node, except that of one running pod:
 its allocation ends with the pod. The devices of an allocated claim of several pods, or of none, are
 not there for others.
 
@@ -23,15 +18,14 @@ no device (see `compute_domains`).
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from placement import v1
-from placement.kubernetes.cel_selectors import CelError, NoAnswerError, compiled
+from placement.kubernetes.cel_selectors import CelError, compiled
+from placement.kubernetes.claim_resources import ClaimResources, Kind, as_resources
 from placement.kubernetes.compute_domains import ComputeDomains
 from placement.kubernetes.objects import Object
 from placement.kubernetes.podspec import ClaimUse, read_node_selector
@@ -43,38 +37,20 @@ from placement.kubernetes.resource_slices import (
     DeviceToleration,
 )
 
-#: Kinds of requests that may choose the same devices: there are so many sets of them.
-_MOST_OVERLAPPING: Final = 6
-#: Drivers whose devices are GPUs begin so.
-_GPU_DRIVERS: Final = "gpu."
-_PREFIX: Final = "claims.resource.k8s.io/"
-_LONGEST: Final = 63
 _FINISHED: Final = ("Succeeded", "Failed")
-
-
-class _Kind(NamedTuple):
-    """Devices that a request asks for: those that all expressions choose."""
-
-    device_class: str
-    of_class: tuple[str, ...]
-    of_request: tuple[str, ...]
-    tolerations: tuple[DeviceToleration, ...] = ()
-
-    @property
-    def expressions(self) -> tuple[str, ...]:
-        return (*self.of_class, *self.of_request)
 
 
 class ClaimNeeds(NamedTuple):
     """The needs of all claims of a pod.
 
-    `requests` are devices that are counted like resources, `nodes` where allocated claims
-    are. `unsupported` keeps a waiting pod from being placed; `unknown` is what a running one may
-    hold.
+    `requests` are devices that are counted like resources, `held` those that a running pod has
+    where they are others, `nodes` where allocated claims are. `unsupported` keeps a pod from being
+    placed; `unknown` is what a running one may hold.
     """
 
     compute_domain: str = ""
     requests: Mapping[str, int] = {}
+    held: Mapping[str, int] | None = None
     nodes: v1.NodeSelector | None = None
     unsupported: tuple[str, ...] = ()
     unknown: str = ""
@@ -84,7 +60,7 @@ class ClaimNeeds(NamedTuple):
 class _Spec:
     """What a claim asks for: how many of each kind; or why it cannot be honoured."""
 
-    counts: tuple[tuple[_Kind, int], ...] = ()
+    counts: tuple[tuple[Kind, int], ...] = ()
     refused: str = ""
 
 
@@ -97,21 +73,6 @@ class _Claim:
     is_of_one_pod: bool = True
 
 
-@dataclass(slots=True)
-class _Resources:
-    """The kinds of an input as resources."""
-
-    #: Node -> resource -> how many.
-    nodes: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: The resources that a request of a kind takes one of.
-    of_kind: dict[_Kind, tuple[str, ...]] = field(default_factory=dict)
-    #: The resources that a device counts in.
-    of_device: dict[DeviceId, tuple[str, ...]] = field(default_factory=dict)
-    refused: dict[_Kind, str] = field(default_factory=dict)
-    #: Resources of single kinds that choose GPUs.
-    gpus: tuple[str, ...] = ()
-
-
 class Claims:
     """The claims of an input, and the devices of its nodes."""
 
@@ -120,7 +81,7 @@ class Claims:
         domains: ComputeDomains,
         claims: Mapping[tuple[str, str], _Claim],
         templates: Mapping[tuple[str, str], _Spec],
-        resources: _Resources,
+        resources: ClaimResources,
     ) -> None:
         self._domains = domains
         self._claims = claims
@@ -143,6 +104,7 @@ class Claims:
         """What the claims of a pod ask for; `made` are the claims made for it, by name in it."""
         domains: dict[str, None] = {}
         requests: dict[str, int] = {}
+        held: dict[str, int] = {}
         nodes: v1.NodeSelector | None = None
         unsupported: list[str] = []
         unknown = ""
@@ -153,12 +115,14 @@ class Claims:
             name = use.claim or made.get(use.name, "")
             claim = self._claims.get((namespace, name)) if name else None
             where = f"spec.resourceClaims[{use.name}]"
-            if claim is not None and claim.devices is not None:
-                # Its devices are known, whatever it asked for.
+            is_known = claim is not None and claim.devices is not None
+            if (
+                claim is not None
+                and claim.devices is not None
+                and not (runs and claim.is_of_one_pod)
+            ):
                 if claim.is_of_one_pod:
                     _add(requests, (r for d in claim.devices for r in self._of_device(d)))
-                    if runs:
-                        continue
                 if nodes is not None and claim.nodes is not None and claim.nodes != nodes:
                     unsupported.append(f"{where}: its claims are allocated in different places")
                 nodes = nodes or claim.nodes
@@ -168,6 +132,8 @@ class Claims:
                 unsupported.append(f"{where}: {use.claim or use.template} is not in the input")
                 unknown = unknown or where
                 continue
+            if claim is not None and claim.devices is not None:
+                _add(held, (r for d in claim.devices for r in self._of_device(d)))
             refused = spec.refused or next(
                 (
                     self._resources.refused[k]
@@ -178,13 +144,23 @@ class Claims:
             )
             if refused:
                 unsupported.append(f"{where}: {refused}")
-                unknown = unknown or where
+                unknown = unknown if is_known else unknown or where
                 continue
             for kind, count in spec.counts:
-                _add(requests, self._resources.of_kind.get(kind, ()), count)
+                taken = self._resources.of_kind.get(kind, ())
+                _add(requests, taken, count)
+                if not is_known:
+                    _add(held, taken, count)
         if len(domains) > 1:
             unsupported.append(f"spec.resourceClaims: several ComputeDomains: {', '.join(domains)}")
-        return ClaimNeeds(next(iter(domains), ""), requests, nodes, tuple(unsupported), unknown)
+        return ClaimNeeds(
+            next(iter(domains), ""),
+            requests,
+            None if held == requests else held,
+            nodes,
+            tuple(unsupported),
+            unknown,
+        )
 
     def _of_device(self, device: DeviceId) -> tuple[str, ...]:
         return self._resources.of_device.get(device, ())
@@ -251,16 +227,15 @@ def read_claims(
         *sorted(known_templates.items()),
         *sorted((key, claim.spec) for key, claim in known_claims.items()),
     ]
-    kinds: dict[_Kind, str] = {}
+    kinds: dict[Kind, str] = {}
     for (_, name), spec in specs:
         for kind, _ in spec.counts:
             kinds.setdefault(kind, name)
-    resources = _as_resources(kinds, devices, warnings)
-    homes = {device.id: node for node, on_node in devices.items() for device in on_node}
+    resources = as_resources(kinds, devices, warnings)
     for claim in known_claims.values():
         for taken in (claim.devices or ()) if not claim.is_of_one_pod else ():
             for resource in resources.of_device.get(taken, ()):
-                resources.nodes[homes[taken]][resource] -= 1
+                resources.nodes[resources.homes[taken]][resource] -= 1
     return Claims(domains, known_claims, known_templates, resources)
 
 
@@ -286,7 +261,7 @@ def _spec(at: At, classes: Mapping[str, tuple[str, ...]]) -> _Spec:
     devices = at.get("devices")
     if devices.get("constraints").value:
         return _Spec(refused="constraints between devices")
-    counts: dict[_Kind, int] = {}
+    counts: dict[Kind, int] = {}
     for entry in devices.get("requests").items():
         if not entry.get("firstAvailable").absent:
             return _Spec(refused="firstAvailable")
@@ -303,7 +278,7 @@ def _spec(at: At, classes: Mapping[str, tuple[str, ...]]) -> _Spec:
                 return _Spec(refused=field_name)
         if name not in classes:
             return _Spec(refused=f"DeviceClass {name} is not in the input")
-        kind = _Kind(name, classes[name], _expressions(exact), _tolerations(exact))
+        kind = Kind(name, classes[name], _expressions(exact), _tolerations(exact))
         for expression in kind.expressions:
             try:
                 compiled(expression)
@@ -321,118 +296,8 @@ def _claim(status: At, spec: _Spec, users: int) -> _Claim:
     devices = tuple(
         DeviceId(*(entry.get(part).text() for part in ("driver", "pool", "device")))
         for entry in allocation.get("devices").get("results").items()
+        # With administrative access it is not taken.
+        if not entry.get("adminAccess").value
     )
     nodes = read_node_selector(allocation.get("nodeSelector"))
     return _Claim(spec, devices, nodes, users == 1)
-
-
-def _as_resources(
-    kinds: Mapping[_Kind, str],
-    devices: Mapping[str, list[ClaimableDevice]],
-    warnings: list[Problem],
-) -> _Resources:
-    """Every kind, and every set of kinds that overlap, as a resource of each node.
-
-    `kinds` has the template or claim of each that comes first.
-    """
-    chosen = _chosen(kinds, devices, warnings)
-    result = _Resources()
-    names = _names(kinds)
-    for family in _families(kinds, chosen):
-        if len(family) > _MOST_OVERLAPPING:
-            text = f"{len(family)} kinds of requests choose the same devices"
-            result.refused.update(dict.fromkeys(family, text))
-            continue
-        for size in range(1, len(family) + 1):
-            for several in combinations(family, size):
-                name = _PREFIX + _bounded(".or.".join(names[kind] for kind in several))
-                for kind in several:
-                    result.of_kind[kind] = (*result.of_kind.get(kind, ()), name)
-                for node, on_node in devices.items():
-                    together = [d.id for d in on_node if any(d.id in chosen[k] for k in several)]
-                    if together:
-                        result.nodes.setdefault(node, {})[name] = len(together)
-                    for one in together:
-                        result.of_device[one] = (*result.of_device.get(one, ()), name)
-    drivers = {
-        kind: {one.driver for one in chosen[kind]} for kind in kinds if kind not in result.refused
-    }
-    result.gpus = tuple(
-        _PREFIX + _bounded(names[kind])
-        for kind, found in drivers.items()
-        if found and all(driver.startswith(_GPU_DRIVERS) for driver in found)
-    )
-    return result
-
-
-def _chosen(
-    kinds: Iterable[_Kind],
-    devices: Mapping[str, list[ClaimableDevice]],
-    warnings: list[Problem],
-) -> dict[_Kind, set[DeviceId]]:
-    """The devices of all nodes that each kind chooses."""
-    chosen: dict[_Kind, set[DeviceId]] = {kind: set() for kind in kinds}
-    for kind, found in chosen.items():
-        failed: dict[str, DeviceId] = {}
-        selectors = [compiled(expression) for expression in kind.expressions]
-        for on_node in devices.values():
-            for device in on_node:
-                try:
-                    if device.is_open_to(kind.tolerations) and all(
-                        selector.matches(device.value) for selector in selectors
-                    ):
-                        found.add(device.id)
-                except NoAnswerError as error:
-                    failed.setdefault(str(error), device.id)
-        warnings += [
-            Problem(
-                "",
-                f"DeviceClass {kind.device_class}",
-                "",
-                f"an expression of it or of a request has no value for device {one.device} of pool"
-                f" {one.pool} ({text}): not chosen",
-            )
-            for text, one in failed.items()
-        ]
-    return chosen
-
-
-def _families(kinds: Iterable[_Kind], chosen: Mapping[_Kind, set[DeviceId]]) -> list[list[_Kind]]:
-    """The kinds, in families that are linked by devices that two of them choose."""
-    families: list[tuple[list[_Kind], set[DeviceId]]] = []
-    for kind in kinds:
-        members, devices = [kind], set(chosen[kind])
-        apart = []
-        for other in families:
-            if devices.isdisjoint(other[1]):
-                apart.append(other)
-            else:
-                members = [*other[0], *members]
-                devices |= other[1]
-        families = [*apart, (members, devices)]
-    return [members for members, _ in families]
-
-
-def _names(kinds: Mapping[_Kind, str]) -> dict[_Kind, str]:
-    """A name for each kind: its class, and where requests narrow that in several ways, whose
-    request it is."""
-    of_class = Counter(kind.device_class for kind in kinds)
-    names: dict[_Kind, str] = {}
-    used: set[str] = set()
-    for kind, asker in kinds.items():
-        is_whole = of_class[kind.device_class] == 1 or not (kind.of_request or kind.tolerations)
-        name = kind.device_class if is_whole else f"{kind.device_class}.{asker}"
-        unique, number = name, 1
-        while unique in used:
-            number += 1
-            unique = f"{name}.{number}"
-        used.add(unique)
-        names[kind] = unique
-    return names
-
-
-def _bounded(text: str) -> str:
-    if len(text) <= _LONGEST:
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return f"{text[: _LONGEST - 17]}-{digest}"

@@ -19,6 +19,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from placement import v1
 from placement.kubernetes.gangs import BASE_POD_GANG, Gang, Group, Key
 from placement.kubernetes.pods import Pod
+from placement.kubernetes.podspec import resources_message
 from placement.kubernetes.preemption import KAI_LABEL, KAI_WORDS, says_preemptible
 from placement.kubernetes.priorities import Priorities
 from placement.kubernetes.problems import Problem
@@ -126,12 +127,14 @@ class GangMessages:
             template = self._templates.of(pod)
             alike = sets.setdefault(id(template), v1.PodSet())
             if pod.node:
+                held = pod.needs.held
                 alike.bound_pods.append(
                     v1.BoundPod(
                         name=pod.resource_name,
                         node=f"nodes/{pod.node}",
                         reservation=self._reservations.used_by(key),
                         devices=self._devices.get(key, ()),
+                        held=None if held is None else resources_message(held),
                     )
                 )
             else:

@@ -43,9 +43,10 @@ _Key = tuple[Any, ...]
 class Needs:
     """One combination. `template` holds what a pod template has beside what its spec says.
 
-    `requests` are what a pod takes of a node's resources. `unsupported` names what cannot be
-    honoured while the pod waits; `unknown` what it may hold while it runs and cannot be
-    counted. `tied_by` are the claims of volumes that say where it runs.
+    `requests` are what a pod asks of a node's resources, `held` what a running one has of them
+    where that is something else. `unsupported` names what cannot be honoured when the pod is to be
+    placed; `unknown` what it may hold while it runs and cannot be counted. `tied_by` are the claims
+    of volumes that say where it runs.
     """
 
     requests: Mapping[str, int]
@@ -55,6 +56,12 @@ class Needs:
     unsupported: tuple[str, ...]
     unknown: str
     tied_by: tuple[str, ...] = ()
+    held: Mapping[str, int] | None = None
+
+    @property
+    def taken(self) -> Mapping[str, int]:
+        """What a running pod takes of its node."""
+        return self.requests if self.held is None else self.held
 
 
 class NeedsReader:
@@ -134,10 +141,8 @@ class NeedsReader:
         if self._by_name:
             named = {r: spec.requests[r] for r in shares.MANAGED if r in spec.requests}
             requests = {**requests, **named} if named else requests
-        if claims.requests:
-            requests = dict(requests)
-            for resource, amount in claims.requests.items():
-                requests[resource] = requests.get(resource, 0) + amount
+        held = None if claims.held is None else _sum(requests, claims.held)
+        requests = _sum(requests, claims.requests) if claims.requests else requests
         return Needs(
             requests=requests,
             share=gpus.share,
@@ -153,7 +158,12 @@ class NeedsReader:
             ),
             unknown=claims.unknown or _unknown_share(gpus),
             tied_by=places.claims,
+            held=held,
         )
+
+
+def _sum(amounts: Mapping[str, int], more: Mapping[str, int]) -> Mapping[str, int]:
+    return {r: amounts.get(r, 0) + more.get(r, 0) for r in {**amounts, **more}}
 
 
 def _unknown_share(gpus: GpuRequest) -> str:

@@ -165,7 +165,7 @@ def _requested(bound: Sequence[Pod]) -> v1.Resources | None:
         return None
     total: dict[str, int] = {}
     for pod in bound:
-        for resource, amount in pod.needs.requests.items():
+        for resource, amount in pod.needs.taken.items():
             total[resource] = total.get(resource, 0) + amount
     return resources_message(total)
 

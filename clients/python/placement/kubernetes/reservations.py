@@ -127,7 +127,7 @@ class _Reader:
         held = self._allocatable(spec, status)
         devices = set(read_allocated(at.get("metadata").get("annotations")).gpus)
         for pod in users:
-            for resource, amount in pod.needs.requests.items():
+            for resource, amount in pod.needs.taken.items():
                 if resource in held:
                     held[resource] = max(0, held[resource] - amount)
             notes = At(pod.object.body, {}).get("metadata").get("annotations")

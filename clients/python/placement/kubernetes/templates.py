@@ -51,7 +51,7 @@ class Templates:
         everywhere |= own.pop("", set())
         self._keys = tuple(sorted(everywhere))
         self._own_keys = {n: tuple(sorted(everywhere | keys)) for n, keys in own.items()}
-        self._by_spec: dict[tuple[int, int, tuple[tuple[str, str], ...]], v1.PodTemplate] = {}
+        self._by_spec: dict[tuple[object, ...], v1.PodTemplate] = {}
         self._by_content: dict[bytes, v1.PodTemplate] = {}
 
     def of(self, pod: Pod) -> v1.PodTemplate:
@@ -59,10 +59,13 @@ class Templates:
         labels = self._seen(pod)
         if self._added:
             labels += tuple(sorted(self._added.get(pod.resource_name, {}).items()))
-        key = (id(pod.spec), id(pod.needs), labels)
+        # What a waiting pod uses besides, its gang says.
+        refused = bool(pod.node and (pod.spec.unsupported or pod.needs.unsupported))
+        key = (id(pod.spec), id(pod.needs), labels, refused)
         template = self._by_spec.get(key)
         if template is None:
             template = _template(pod.spec, pod.needs, dict(labels))
+            template.unsupported.extend(pod.unsupported if refused else ())
             content = template.SerializeToString(deterministic=True)
             template = self._by_spec[key] = self._by_content.setdefault(content, template)
         return template

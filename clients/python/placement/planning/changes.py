@@ -197,6 +197,11 @@ def bound_pods(gang: PodGang) -> list[BoundPod]:
     return [pod for group in gang.groups for s in group.pod_sets for pod in s.bound_pods]
 
 
+def holds(pod: BoundPod, template: PodTemplate) -> Resources:
+    """What a running pod holds of its node."""
+    return pod.held if pod.HasField("held") else template.requests
+
+
 def _release(request: ComputePlacementRequest, pods: Collection[str]) -> None:
     """Give back what these running pods hold of nodes and reservations."""
     if not pods:
@@ -218,7 +223,7 @@ def _release(request: ComputePlacementRequest, pods: Collection[str]) -> None:
                         _leave(node, pod, pod_set.template)
                     if pod.reservation in reservations:
                         held = reservations[pod.reservation].held
-                        add(held, pod_set.template.requests, 1)
+                        add(held, holds(pod, pod_set.template), 1)
     for node in nodes.values():
         known = node.compute_domain_pods
         if node.name in left and not known and (node.name, node.compute_domain) not in staying:
@@ -248,7 +253,7 @@ def occupy(
 
 
 def _leave(node: Node, pod: BoundPod, template: PodTemplate) -> None:
-    add(node.requested, template.requests, -1)
+    add(node.requested, holds(pod, template), -1)
     _use_devices(node, pod, template, -1)
     for port in template.host_ports:
         if port in node.host_ports:

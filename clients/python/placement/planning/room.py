@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from placement.planning.changes import holds
 from placement.planning.gpus import gpus_in
 from placement.planning.levels import domains, levels_of
 from placement.planning.shared_gpus import shared_gpus
@@ -33,12 +34,17 @@ def room_after(
     """What is free after the plan; `levels` are counted besides those that gangs name."""
     policy = request.policy
     each: dict[str, int] = {}
+    left: dict[str, int] = {}
     for gang in request.gangs:
         for group in gang.groups:
             for pod_set in group.pod_sets:
                 amount = gpus_in(pod_set.template.requests, policy)
                 each.update((pod.name, amount) for pod in pod_set.pods)
                 each.update((pod.name, amount) for pod in pod_set.bound_pods)
+                left.update(
+                    (pod.name, gpus_in(holds(pod, pod_set.template), policy))
+                    for pod in pod_set.bound_pods
+                )
     there = {node.name: gpus_in(node.allocatable, policy) for node in request.snapshot.nodes}
     used = Counter({node.name: gpus_in(node.requested, policy) for node in request.snapshot.nodes})
     asked = Counter[str]()
@@ -46,7 +52,7 @@ def room_after(
         used[binding.node] += each.get(binding.pod, 0)
         asked[binding.gang] += each.get(binding.pod, 0)
     for eviction in placement.evictions:
-        used[eviction.node] -= each.get(eviction.pod, 0)
+        used[eviction.node] -= left.get(eviction.pod, 0)
         if eviction.to_node:
             used[eviction.to_node] += each.get(eviction.pod, 0)
     used.update(shared_gpus(request, placement))

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from placement.v1 import cluster_pb2 as placement_dot_v1_dot_cluster__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bplacement/v1/workload.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aplacement/v1/cluster.proto\"\x8d\x04\n\x07PodGang\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08priority\x18\x02 \x01(\x05\x12&\n\x06groups\x18\x03 \x03(\x0b\x32\x16.placement.v1.PodGroup\x12\x32\n\x0epacking_scopes\x18\x04 \x03(\x0b\x32\x1a.placement.v1.PackingScope\x12\x11\n\tbase_gang\x18\x05 \x01(\t\x12\x15\n\runinitialized\x18\x06 \x01(\x08\x12\x16\n\x0eprevious_nodes\x18\x07 \x03(\t\x12\x13\n\x0bunsupported\x18\x08 \x03(\t\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05queue\x18\n \x01(\t\x12\x17\n\x0fnot_preemptible\x18\x0b \x01(\x08\x12.\n\nstart_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x10minimum_run_time\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x42\n\x1fminimum_run_time_before_reclaim\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0enever_preempts\x18\x0f \x01(\x08\x12\x15\n\rvolume_claims\x18\x10 \x03(\t\"\x97\x01\n\x08PodGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cmin_replicas\x18\x02 \x01(\x05\x12&\n\x08pod_sets\x18\x03 \x03(\x0b\x32\x14.placement.v1.PodSet\x12*\n\nbound_pods\x18\x04 \x03(\x0b\x32\x16.placement.v1.BoundPod\x12\x13\n\x0bgated_count\x18\x05 \x01(\x05\"\x99\x01\n\x06PodSet\x12+\n\x08template\x18\x01 \x01(\x0b\x32\x19.placement.v1.PodTemplate\x12\x1f\n\x04pods\x18\x02 \x03(\x0b\x32\x11.placement.v1.Pod\x12*\n\nbound_pods\x18\x03 \x03(\x0b\x32\x16.placement.v1.BoundPod\x12\x15\n\rtemplate_name\x18\x04 \x01(\t\"<\n\x03Pod\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x11\n\x04rank\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x07\n\x05_rank\"L\n\x08\x42oundPod\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x13\n\x0breservation\x18\x03 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x04 \x03(\x05\"\xe0\x06\n\x0bPodTemplate\x12)\n\x08requests\x18\x01 \x01(\x0b\x32\x17.placement.v1.Resources\x12\x35\n\x06labels\x18\x02 \x03(\x0b\x32%.placement.v1.PodTemplate.LabelsEntry\x12\x42\n\rnode_selector\x18\x03 \x03(\x0b\x32+.placement.v1.PodTemplate.NodeSelectorEntry\x12:\n\x16required_node_affinity\x18\x04 \x01(\x0b\x32\x1a.placement.v1.NodeSelector\x12-\n\x0btolerations\x18\x05 \x03(\x0b\x32\x18.placement.v1.Toleration\x12\x38\n\x11required_affinity\x18\x06 \x03(\x0b\x32\x1d.placement.v1.PodAffinityTerm\x12=\n\x16required_anti_affinity\x18\x07 \x03(\x0b\x32\x1d.placement.v1.PodAffinityTerm\x12*\n\nhost_ports\x18\x08 \x03(\x0b\x32\x16.placement.v1.HostPort\x12:\n\x12spread_constraints\x18\t \x03(\x0b\x32\x1e.placement.v1.SpreadConstraint\x12/\n\x0c\x64\x65vice_share\x18\n \x01(\x0b\x32\x19.placement.v1.DeviceShare\x12\x16\n\x0esame_pcie_nics\x18\x0b \x01(\x05\x12\x16\n\x0e\x63ompute_domain\x18\x0c \x01(\t\x12?\n\x14required_reservation\x18\r \x01(\x0b\x32!.placement.v1.ReservationSelector\x12\x1c\n\x14ignores_reservations\x18\x0e \x01(\x08\x12;\n\x12required_partition\x18\x0f \x01(\x0b\x32\x1f.placement.v1.RequiredPartition\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x33\n\x11NodeSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"?\n\x11RequiredPartition\x12\x12\n\nbest_score\x18\x01 \x01(\x08\x12\x16\n\x0ering_bandwidth\x18\x02 \x01(\x03\"_\n\x0b\x44\x65viceShare\x12\x15\n\rcompute_milli\x18\x01 \x01(\x05\x12\x14\n\x0cmemory_milli\x18\x02 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12\r\n\x05\x63ount\x18\x04 \x01(\x05\"R\n\x13ReservationSelector\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x05terms\x18\x02 \x03(\x0b\x32\x1e.placement.v1.NodeSelectorTerm\"=\n\x0cNodeSelector\x12-\n\x05terms\x18\x01 \x03(\x0b\x32\x1e.placement.v1.NodeSelectorTerm\"\x89\x01\n\x10NodeSelectorTerm\x12<\n\x11match_expressions\x18\x01 \x03(\x0b\x32!.placement.v1.SelectorRequirement\x12\x37\n\x0cmatch_fields\x18\x02 \x03(\x0b\x32!.placement.v1.SelectorRequirement\"\x87\x01\n\nToleration\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x32\n\x08operator\x18\x02 \x01(\x0e\x32 .placement.v1.TolerationOperator\x12\r\n\x05value\x18\x03 \x01(\t\x12)\n\x06\x65\x66\x66\x65\x63t\x18\x04 \x01(\x0e\x32\x19.placement.v1.TaintEffect\"\xb2\x01\n\x10SpreadConstraint\x12\x10\n\x08max_skew\x18\x01 \x01(\x05\x12\x14\n\x0ctopology_key\x18\x02 \x01(\t\x12-\n\x08selector\x18\x03 \x01(\x0b\x32\x1b.placement.v1.LabelSelector\x12\x13\n\x0bmin_domains\x18\x04 \x01(\x05\x12\x1c\n\x14ignore_node_affinity\x18\x05 \x01(\x08\x12\x14\n\x0chonor_taints\x18\x06 \x01(\x08\"]\n\x0cPackingScope\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x16\n\x0erequired_level\x18\x03 \x01(\t\x12\x17\n\x0fpreferred_level\x18\x04 \x01(\t*x\n\x12TolerationOperator\x12#\n\x1fTOLERATION_OPERATOR_UNSPECIFIED\x10\x00\x12\x1d\n\x19TOLERATION_OPERATOR_EQUAL\x10\x01\x12\x1e\n\x1aTOLERATION_OPERATOR_EXISTS\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bplacement/v1/workload.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aplacement/v1/cluster.proto\"\x8d\x04\n\x07PodGang\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08priority\x18\x02 \x01(\x05\x12&\n\x06groups\x18\x03 \x03(\x0b\x32\x16.placement.v1.PodGroup\x12\x32\n\x0epacking_scopes\x18\x04 \x03(\x0b\x32\x1a.placement.v1.PackingScope\x12\x11\n\tbase_gang\x18\x05 \x01(\t\x12\x15\n\runinitialized\x18\x06 \x01(\x08\x12\x16\n\x0eprevious_nodes\x18\x07 \x03(\t\x12\x13\n\x0bunsupported\x18\x08 \x03(\t\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05queue\x18\n \x01(\t\x12\x17\n\x0fnot_preemptible\x18\x0b \x01(\x08\x12.\n\nstart_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x10minimum_run_time\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x42\n\x1fminimum_run_time_before_reclaim\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0enever_preempts\x18\x0f \x01(\x08\x12\x15\n\rvolume_claims\x18\x10 \x03(\t\"\x97\x01\n\x08PodGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cmin_replicas\x18\x02 \x01(\x05\x12&\n\x08pod_sets\x18\x03 \x03(\x0b\x32\x14.placement.v1.PodSet\x12*\n\nbound_pods\x18\x04 \x03(\x0b\x32\x16.placement.v1.BoundPod\x12\x13\n\x0bgated_count\x18\x05 \x01(\x05\"\x99\x01\n\x06PodSet\x12+\n\x08template\x18\x01 \x01(\x0b\x32\x19.placement.v1.PodTemplate\x12\x1f\n\x04pods\x18\x02 \x03(\x0b\x32\x11.placement.v1.Pod\x12*\n\nbound_pods\x18\x03 \x03(\x0b\x32\x16.placement.v1.BoundPod\x12\x15\n\rtemplate_name\x18\x04 \x01(\t\"<\n\x03Pod\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x11\n\x04rank\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x07\n\x05_rank\"s\n\x08\x42oundPod\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x13\n\x0breservation\x18\x03 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x04 \x03(\x05\x12%\n\x04held\x18\x05 \x01(\x0b\x32\x17.placement.v1.Resources\"\xf5\x06\n\x0bPodTemplate\x12)\n\x08requests\x18\x01 \x01(\x0b\x32\x17.placement.v1.Resources\x12\x35\n\x06labels\x18\x02 \x03(\x0b\x32%.placement.v1.PodTemplate.LabelsEntry\x12\x42\n\rnode_selector\x18\x03 \x03(\x0b\x32+.placement.v1.PodTemplate.NodeSelectorEntry\x12:\n\x16required_node_affinity\x18\x04 \x01(\x0b\x32\x1a.placement.v1.NodeSelector\x12-\n\x0btolerations\x18\x05 \x03(\x0b\x32\x18.placement.v1.Toleration\x12\x38\n\x11required_affinity\x18\x06 \x03(\x0b\x32\x1d.placement.v1.PodAffinityTerm\x12=\n\x16required_anti_affinity\x18\x07 \x03(\x0b\x32\x1d.placement.v1.PodAffinityTerm\x12*\n\nhost_ports\x18\x08 \x03(\x0b\x32\x16.placement.v1.HostPort\x12:\n\x12spread_constraints\x18\t \x03(\x0b\x32\x1e.placement.v1.SpreadConstraint\x12/\n\x0c\x64\x65vice_share\x18\n \x01(\x0b\x32\x19.placement.v1.DeviceShare\x12\x16\n\x0esame_pcie_nics\x18\x0b \x01(\x05\x12\x16\n\x0e\x63ompute_domain\x18\x0c \x01(\t\x12?\n\x14required_reservation\x18\r \x01(\x0b\x32!.placement.v1.ReservationSelector\x12\x1c\n\x14ignores_reservations\x18\x0e \x01(\x08\x12;\n\x12required_partition\x18\x0f \x01(\x0b\x32\x1f.placement.v1.RequiredPartition\x12\x13\n\x0bunsupported\x18\x10 \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x33\n\x11NodeSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"?\n\x11RequiredPartition\x12\x12\n\nbest_score\x18\x01 \x01(\x08\x12\x16\n\x0ering_bandwidth\x18\x02 \x01(\x03\"_\n\x0b\x44\x65viceShare\x12\x15\n\rcompute_milli\x18\x01 \x01(\x05\x12\x14\n\x0cmemory_milli\x18\x02 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12\r\n\x05\x63ount\x18\x04 \x01(\x05\"R\n\x13ReservationSelector\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x05terms\x18\x02 \x03(\x0b\x32\x1e.placement.v1.NodeSelectorTerm\"=\n\x0cNodeSelector\x12-\n\x05terms\x18\x01 \x03(\x0b\x32\x1e.placement.v1.NodeSelectorTerm\"\x89\x01\n\x10NodeSelectorTerm\x12<\n\x11match_expressions\x18\x01 \x03(\x0b\x32!.placement.v1.SelectorRequirement\x12\x37\n\x0cmatch_fields\x18\x02 \x03(\x0b\x32!.placement.v1.SelectorRequirement\"\x87\x01\n\nToleration\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x32\n\x08operator\x18\x02 \x01(\x0e\x32 .placement.v1.TolerationOperator\x12\r\n\x05value\x18\x03 \x01(\t\x12)\n\x06\x65\x66\x66\x65\x63t\x18\x04 \x01(\x0e\x32\x19.placement.v1.TaintEffect\"\xb2\x01\n\x10SpreadConstraint\x12\x10\n\x08max_skew\x18\x01 \x01(\x05\x12\x14\n\x0ctopology_key\x18\x02 \x01(\t\x12-\n\x08selector\x18\x03 \x01(\x0b\x32\x1b.placement.v1.LabelSelector\x12\x13\n\x0bmin_domains\x18\x04 \x01(\x05\x12\x1c\n\x14ignore_node_affinity\x18\x05 \x01(\x08\x12\x14\n\x0chonor_taints\x18\x06 \x01(\x08\"]\n\x0cPackingScope\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x16\n\x0erequired_level\x18\x03 \x01(\t\x12\x17\n\x0fpreferred_level\x18\x04 \x01(\t*x\n\x12TolerationOperator\x12#\n\x1fTOLERATION_OPERATOR_UNSPECIFIED\x10\x00\x12\x1d\n\x19TOLERATION_OPERATOR_EQUAL\x10\x01\x12\x1e\n\x1aTOLERATION_OPERATOR_EXISTS\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,8 +38,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PODTEMPLATE_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_PODTEMPLATE_NODESELECTORENTRY']._loaded_options = None
   _globals['_PODTEMPLATE_NODESELECTORENTRY']._serialized_options = b'8\001'
-  _globals['_TOLERATIONOPERATOR']._serialized_start=2846
-  _globals['_TOLERATIONOPERATOR']._serialized_end=2966
+  _globals['_TOLERATIONOPERATOR']._serialized_start=2906
+  _globals['_TOLERATIONOPERATOR']._serialized_end=3026
   _globals['_PODGANG']._serialized_start=139
   _globals['_PODGANG']._serialized_end=664
   _globals['_PODGROUP']._serialized_start=667
@@ -49,27 +49,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_POD']._serialized_start=976
   _globals['_POD']._serialized_end=1036
   _globals['_BOUNDPOD']._serialized_start=1038
-  _globals['_BOUNDPOD']._serialized_end=1114
-  _globals['_PODTEMPLATE']._serialized_start=1117
-  _globals['_PODTEMPLATE']._serialized_end=1981
-  _globals['_PODTEMPLATE_LABELSENTRY']._serialized_start=1883
-  _globals['_PODTEMPLATE_LABELSENTRY']._serialized_end=1928
-  _globals['_PODTEMPLATE_NODESELECTORENTRY']._serialized_start=1930
-  _globals['_PODTEMPLATE_NODESELECTORENTRY']._serialized_end=1981
-  _globals['_REQUIREDPARTITION']._serialized_start=1983
-  _globals['_REQUIREDPARTITION']._serialized_end=2046
-  _globals['_DEVICESHARE']._serialized_start=2048
-  _globals['_DEVICESHARE']._serialized_end=2143
-  _globals['_RESERVATIONSELECTOR']._serialized_start=2145
-  _globals['_RESERVATIONSELECTOR']._serialized_end=2227
-  _globals['_NODESELECTOR']._serialized_start=2229
-  _globals['_NODESELECTOR']._serialized_end=2290
-  _globals['_NODESELECTORTERM']._serialized_start=2293
-  _globals['_NODESELECTORTERM']._serialized_end=2430
-  _globals['_TOLERATION']._serialized_start=2433
-  _globals['_TOLERATION']._serialized_end=2568
-  _globals['_SPREADCONSTRAINT']._serialized_start=2571
-  _globals['_SPREADCONSTRAINT']._serialized_end=2749
-  _globals['_PACKINGSCOPE']._serialized_start=2751
-  _globals['_PACKINGSCOPE']._serialized_end=2844
+  _globals['_BOUNDPOD']._serialized_end=1153
+  _globals['_PODTEMPLATE']._serialized_start=1156
+  _globals['_PODTEMPLATE']._serialized_end=2041
+  _globals['_PODTEMPLATE_LABELSENTRY']._serialized_start=1943
+  _globals['_PODTEMPLATE_LABELSENTRY']._serialized_end=1988
+  _globals['_PODTEMPLATE_NODESELECTORENTRY']._serialized_start=1990
+  _globals['_PODTEMPLATE_NODESELECTORENTRY']._serialized_end=2041
+  _globals['_REQUIREDPARTITION']._serialized_start=2043
+  _globals['_REQUIREDPARTITION']._serialized_end=2106
+  _globals['_DEVICESHARE']._serialized_start=2108
+  _globals['_DEVICESHARE']._serialized_end=2203
+  _globals['_RESERVATIONSELECTOR']._serialized_start=2205
+  _globals['_RESERVATIONSELECTOR']._serialized_end=2287
+  _globals['_NODESELECTOR']._serialized_start=2289
+  _globals['_NODESELECTOR']._serialized_end=2350
+  _globals['_NODESELECTORTERM']._serialized_start=2353
+  _globals['_NODESELECTORTERM']._serialized_end=2490
+  _globals['_TOLERATION']._serialized_start=2493
+  _globals['_TOLERATION']._serialized_end=2628
+  _globals['_SPREADCONSTRAINT']._serialized_start=2631
+  _globals['_SPREADCONSTRAINT']._serialized_end=2809
+  _globals['_PACKINGSCOPE']._serialized_start=2811
+  _globals['_PACKINGSCOPE']._serialized_end=2904
 # @@protoc_insertion_point(module_scope)

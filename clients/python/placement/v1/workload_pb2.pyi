@@ -94,19 +94,21 @@ class Pod(_message.Message):
     def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., rank: _Optional[int] = ...) -> None: ...
 
 class BoundPod(_message.Message):
-    __slots__ = ("name", "node", "reservation", "devices")
+    __slots__ = ("name", "node", "reservation", "devices", "held")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     RESERVATION_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     name: str
     node: str
     reservation: str
     devices: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., reservation: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ...) -> None: ...
+    held: _cluster_pb2.Resources
+    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., reservation: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., held: _Optional[_Union[_cluster_pb2.Resources, _Mapping]] = ...) -> None: ...
 
 class PodTemplate(_message.Message):
-    __slots__ = ("requests", "labels", "node_selector", "required_node_affinity", "tolerations", "required_affinity", "required_anti_affinity", "host_ports", "spread_constraints", "device_share", "same_pcie_nics", "compute_domain", "required_reservation", "ignores_reservations", "required_partition")
+    __slots__ = ("requests", "labels", "node_selector", "required_node_affinity", "tolerations", "required_affinity", "required_anti_affinity", "host_ports", "spread_constraints", "device_share", "same_pcie_nics", "compute_domain", "required_reservation", "ignores_reservations", "required_partition", "unsupported")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +138,7 @@ class PodTemplate(_message.Message):
     REQUIRED_RESERVATION_FIELD_NUMBER: _ClassVar[int]
     IGNORES_RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
     REQUIRED_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    UNSUPPORTED_FIELD_NUMBER: _ClassVar[int]
     requests: _cluster_pb2.Resources
     labels: _containers.ScalarMap[str, str]
     node_selector: _containers.ScalarMap[str, str]
@@ -151,7 +154,8 @@ class PodTemplate(_message.Message):
     required_reservation: ReservationSelector
     ignores_reservations: bool
     required_partition: RequiredPartition
-    def __init__(self, requests: _Optional[_Union[_cluster_pb2.Resources, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., required_node_affinity: _Optional[_Union[NodeSelector, _Mapping]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., required_affinity: _Optional[_Iterable[_Union[_cluster_pb2.PodAffinityTerm, _Mapping]]] = ..., required_anti_affinity: _Optional[_Iterable[_Union[_cluster_pb2.PodAffinityTerm, _Mapping]]] = ..., host_ports: _Optional[_Iterable[_Union[_cluster_pb2.HostPort, _Mapping]]] = ..., spread_constraints: _Optional[_Iterable[_Union[SpreadConstraint, _Mapping]]] = ..., device_share: _Optional[_Union[DeviceShare, _Mapping]] = ..., same_pcie_nics: _Optional[int] = ..., compute_domain: _Optional[str] = ..., required_reservation: _Optional[_Union[ReservationSelector, _Mapping]] = ..., ignores_reservations: _Optional[bool] = ..., required_partition: _Optional[_Union[RequiredPartition, _Mapping]] = ...) -> None: ...
+    unsupported: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, requests: _Optional[_Union[_cluster_pb2.Resources, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., required_node_affinity: _Optional[_Union[NodeSelector, _Mapping]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., required_affinity: _Optional[_Iterable[_Union[_cluster_pb2.PodAffinityTerm, _Mapping]]] = ..., required_anti_affinity: _Optional[_Iterable[_Union[_cluster_pb2.PodAffinityTerm, _Mapping]]] = ..., host_ports: _Optional[_Iterable[_Union[_cluster_pb2.HostPort, _Mapping]]] = ..., spread_constraints: _Optional[_Iterable[_Union[SpreadConstraint, _Mapping]]] = ..., device_share: _Optional[_Union[DeviceShare, _Mapping]] = ..., same_pcie_nics: _Optional[int] = ..., compute_domain: _Optional[str] = ..., required_reservation: _Optional[_Union[ReservationSelector, _Mapping]] = ..., ignores_reservations: _Optional[bool] = ..., required_partition: _Optional[_Union[RequiredPartition, _Mapping]] = ..., unsupported: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RequiredPartition(_message.Message):
     __slots__ = ("best_score", "ring_bandwidth")

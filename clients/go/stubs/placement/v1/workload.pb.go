@@ -518,7 +518,13 @@ type BoundPod struct {
 	// or empty. Then an eviction of the pod frees nothing for others.
 	Reservation string `protobuf:"bytes,3,opt,name=reservation,proto3" json:"reservation,omitempty"`
 	// devices of the node that the pod uses, where they are known.
-	Devices       []int32 `protobuf:"varint,4,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	Devices []int32 `protobuf:"varint,4,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	// held is all that the pod holds of its node, as Node.requested counts it,
+	// where that is not what its template asks for: a pod that asks for any
+	// network device may hold a fast one, which counts as a fast one and as any.
+	// It comes free when the pod goes; a pod that is moved asks for what its
+	// template says. Absent means what the template asks for.
+	Held          *Resources `protobuf:"bytes,5,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,6 +587,13 @@ func (x *BoundPod) GetDevices() []int32 {
 	return nil
 }
 
+func (x *BoundPod) GetHeld() *Resources {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
 // PodTemplate is what a pod asks of a node.
 type PodTemplate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -625,8 +638,12 @@ type PodTemplate struct {
 	// of its node, whatever the partition policy there. Absent means no
 	// requirement.
 	RequiredPartition *RequiredPartition `protobuf:"bytes,15,opt,name=required_partition,json=requiredPartition,proto3" json:"required_partition,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// unsupported names what the pods ask for besides and the service cannot
+	// honour, in the words of PodGang.unsupported. A gang with such pods to place
+	// is refused; those that run may be evicted, but they are not moved.
+	Unsupported   []string `protobuf:"bytes,16,rep,name=unsupported,proto3" json:"unsupported,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodTemplate) Reset() {
@@ -760,6 +777,13 @@ func (x *PodTemplate) GetIgnoresReservations() bool {
 func (x *PodTemplate) GetRequiredPartition() *RequiredPartition {
 	if x != nil {
 		return x.RequiredPartition
+	}
+	return nil
+}
+
+func (x *PodTemplate) GetUnsupported() []string {
+	if x != nil {
+		return x.Unsupported
 	}
 	return nil
 }
@@ -1341,12 +1365,13 @@ const file_placement_v1_workload_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x17\n" +
 	"\x04rank\x18\x03 \x01(\x05H\x00R\x04rank\x88\x01\x01B\a\n" +
-	"\x05_rank\"n\n" +
+	"\x05_rank\"\x9b\x01\n" +
 	"\bBoundPod\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12 \n" +
 	"\vreservation\x18\x03 \x01(\tR\vreservation\x12\x18\n" +
-	"\adevices\x18\x04 \x03(\x05R\adevices\"\xe8\b\n" +
+	"\adevices\x18\x04 \x03(\x05R\adevices\x12+\n" +
+	"\x04held\x18\x05 \x01(\v2\x17.placement.v1.ResourcesR\x04held\"\x8a\t\n" +
 	"\vPodTemplate\x123\n" +
 	"\brequests\x18\x01 \x01(\v2\x17.placement.v1.ResourcesR\brequests\x12=\n" +
 	"\x06labels\x18\x02 \x03(\v2%.placement.v1.PodTemplate.LabelsEntryR\x06labels\x12P\n" +
@@ -1364,7 +1389,8 @@ const file_placement_v1_workload_proto_rawDesc = "" +
 	"\x0ecompute_domain\x18\f \x01(\tR\rcomputeDomain\x12T\n" +
 	"\x14required_reservation\x18\r \x01(\v2!.placement.v1.ReservationSelectorR\x13requiredReservation\x121\n" +
 	"\x14ignores_reservations\x18\x0e \x01(\bR\x13ignoresReservations\x12N\n" +
-	"\x12required_partition\x18\x0f \x01(\v2\x1f.placement.v1.RequiredPartitionR\x11requiredPartition\x1a9\n" +
+	"\x12required_partition\x18\x0f \x01(\v2\x1f.placement.v1.RequiredPartitionR\x11requiredPartition\x12 \n" +
+	"\vunsupported\x18\x10 \x03(\tR\vunsupported\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
@@ -1466,30 +1492,31 @@ var file_placement_v1_workload_proto_depIdxs = []int32{
 	6,  // 8: placement.v1.PodSet.template:type_name -> placement.v1.PodTemplate
 	4,  // 9: placement.v1.PodSet.pods:type_name -> placement.v1.Pod
 	5,  // 10: placement.v1.PodSet.bound_pods:type_name -> placement.v1.BoundPod
-	19, // 11: placement.v1.PodTemplate.requests:type_name -> placement.v1.Resources
-	15, // 12: placement.v1.PodTemplate.labels:type_name -> placement.v1.PodTemplate.LabelsEntry
-	16, // 13: placement.v1.PodTemplate.node_selector:type_name -> placement.v1.PodTemplate.NodeSelectorEntry
-	10, // 14: placement.v1.PodTemplate.required_node_affinity:type_name -> placement.v1.NodeSelector
-	12, // 15: placement.v1.PodTemplate.tolerations:type_name -> placement.v1.Toleration
-	20, // 16: placement.v1.PodTemplate.required_affinity:type_name -> placement.v1.PodAffinityTerm
-	20, // 17: placement.v1.PodTemplate.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
-	21, // 18: placement.v1.PodTemplate.host_ports:type_name -> placement.v1.HostPort
-	13, // 19: placement.v1.PodTemplate.spread_constraints:type_name -> placement.v1.SpreadConstraint
-	8,  // 20: placement.v1.PodTemplate.device_share:type_name -> placement.v1.DeviceShare
-	9,  // 21: placement.v1.PodTemplate.required_reservation:type_name -> placement.v1.ReservationSelector
-	7,  // 22: placement.v1.PodTemplate.required_partition:type_name -> placement.v1.RequiredPartition
-	11, // 23: placement.v1.ReservationSelector.terms:type_name -> placement.v1.NodeSelectorTerm
-	11, // 24: placement.v1.NodeSelector.terms:type_name -> placement.v1.NodeSelectorTerm
-	22, // 25: placement.v1.NodeSelectorTerm.match_expressions:type_name -> placement.v1.SelectorRequirement
-	22, // 26: placement.v1.NodeSelectorTerm.match_fields:type_name -> placement.v1.SelectorRequirement
-	0,  // 27: placement.v1.Toleration.operator:type_name -> placement.v1.TolerationOperator
-	23, // 28: placement.v1.Toleration.effect:type_name -> placement.v1.TaintEffect
-	24, // 29: placement.v1.SpreadConstraint.selector:type_name -> placement.v1.LabelSelector
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	19, // 11: placement.v1.BoundPod.held:type_name -> placement.v1.Resources
+	19, // 12: placement.v1.PodTemplate.requests:type_name -> placement.v1.Resources
+	15, // 13: placement.v1.PodTemplate.labels:type_name -> placement.v1.PodTemplate.LabelsEntry
+	16, // 14: placement.v1.PodTemplate.node_selector:type_name -> placement.v1.PodTemplate.NodeSelectorEntry
+	10, // 15: placement.v1.PodTemplate.required_node_affinity:type_name -> placement.v1.NodeSelector
+	12, // 16: placement.v1.PodTemplate.tolerations:type_name -> placement.v1.Toleration
+	20, // 17: placement.v1.PodTemplate.required_affinity:type_name -> placement.v1.PodAffinityTerm
+	20, // 18: placement.v1.PodTemplate.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
+	21, // 19: placement.v1.PodTemplate.host_ports:type_name -> placement.v1.HostPort
+	13, // 20: placement.v1.PodTemplate.spread_constraints:type_name -> placement.v1.SpreadConstraint
+	8,  // 21: placement.v1.PodTemplate.device_share:type_name -> placement.v1.DeviceShare
+	9,  // 22: placement.v1.PodTemplate.required_reservation:type_name -> placement.v1.ReservationSelector
+	7,  // 23: placement.v1.PodTemplate.required_partition:type_name -> placement.v1.RequiredPartition
+	11, // 24: placement.v1.ReservationSelector.terms:type_name -> placement.v1.NodeSelectorTerm
+	11, // 25: placement.v1.NodeSelector.terms:type_name -> placement.v1.NodeSelectorTerm
+	22, // 26: placement.v1.NodeSelectorTerm.match_expressions:type_name -> placement.v1.SelectorRequirement
+	22, // 27: placement.v1.NodeSelectorTerm.match_fields:type_name -> placement.v1.SelectorRequirement
+	0,  // 28: placement.v1.Toleration.operator:type_name -> placement.v1.TolerationOperator
+	23, // 29: placement.v1.Toleration.effect:type_name -> placement.v1.TaintEffect
+	24, // 30: placement.v1.SpreadConstraint.selector:type_name -> placement.v1.LabelSelector
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_workload_proto_init() }
