@@ -60,10 +60,14 @@ def formulate(
         only_stays = prepared.only_stays | prepared.tied
         strict = replace(prepared, only_stays=only_stays, relaxed=None, exact=False)
         relaxation = formulate(request, policy, loose, repeated=repeated)
-        return replace(
-            formulate(request, policy, strict, repeated=repeated),
-            relaxation=relaxation.relaxation or relaxation,
-        )
+        problem = formulate(request, policy, strict, repeated=repeated)
+        again = None
+        if prepared.again:
+            exact = replace(strict, exact=prepared.exact and prepared.all_again)
+            again = _formulate(request, policy, exact, repeated=repeated, loose=False)
+        return replace(problem, relaxation=relaxation.relaxation or relaxation, again=again)
+    # Those that come again are another way to run gangs, which only the last question has.
+    prepared = replace(prepared, again=frozenset()) if prepared.again else prepared
     return _formulate(request, policy, prepared, repeated=repeated, loose=loose_reservations)
 
 

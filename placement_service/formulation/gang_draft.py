@@ -69,6 +69,7 @@ class GangDraft:
         self._minimums = minimums = prepared.minimums
         self._only_extras = index in prepared.only_extras
         self._only_stays = prepared.only_stays
+        self._comes_again = index in prepared.again
         self._closed = prepared.closed
         #: Where pods are that stay at home or go, by their sets.
         self._at = {} if minimums else {(h.group, h.pod_set): NodeIdx(h.node) for h in homes}
@@ -228,7 +229,8 @@ class GangDraft:
             priority=self.gang.priority,
             value=0 if self._has_no_minimum else value,
             pending=self.gang.is_pending or self.is_open,
-            placeable=not self.refused and not (anew and not drafts[not_with].may_go),
+            placeable=not self.refused
+            and (not anew or self._comes_again or drafts[not_with].may_go),
             demands=demands,
             requirements=tuple(self._requirements),
             scopes=tuple(self.packing.over(self._of_group)),
@@ -276,7 +278,7 @@ class GangDraft:
                 yield UnitsOnNode(DemandIdx(i), NodeIdx(home.node), count)
 
     def _keeps(self, demands: Sequence[Demand]) -> Iterator[int]:
-        for requirement in self._requirements if self._minimums else ():
+        for requirement in self._requirements if self._minimums and not self._comes_again else ():
             group = demands[requirement.demands[0]].members[0].group
             # A bundle is one unit, whatever its pods.
             yield min(self._minimums.get(GroupOf(self.index, group), 0), requirement.missing)

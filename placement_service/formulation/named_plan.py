@@ -21,7 +21,7 @@ from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_names import name_devices
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import WAITING, is_anew, whole_name
-from placement_service.formulation.prepared import GroupOf, Prepared
+from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 
 
 class NamedPlan(NamedTuple):
@@ -78,13 +78,15 @@ class PlanNames:
         if not self._running:
             bindings = use_reservations(request, self._bindings(assignments))
             return NamedPlan(name_devices(request, policy, bindings), ())
+        again = [a for a in assignments if a.gang in prepared.again]
+        assignments = [a for a in assignments if a.gang not in prepared.again]
         new = [a for a in assignments if (a.gang, a.group, a.pod_set) not in self._running]
         bindings = self._bindings(new)
         placed = Counter[_SetOnNode]()
         for a in assignments:
             placed[_SetOnNode(a.gang, a.group, a.pod_set, a.node)] += a.pods
         if policy.eviction is EvictionPolicy.REPACK:
-            lost = list(_moved(prepared, placed))
+            lost = [*_moved(prepared, placed, again), *_moved_again(prepared, again)]
         else:
             lost = list(_gone(prepared, placed))
         evictions = tuple(_evictions(prepared.request or request, policy, bindings, lost))
@@ -131,10 +133,34 @@ def _gone(prepared: Prepared, placed: Mapping[_SetOnNode, int]) -> Iterator[_Los
         yield from (_Lost(home.gang, pod, node) for pod in pods[stay:])
 
 
-def _moved(prepared: Prepared, placed: Mapping[_SetOnNode, int]) -> Iterator[_Lost]:
+def _moved_again(prepared: Prepared, again: Iterable[Assignment]) -> Iterator[_Lost]:
+    """All pods of the gangs that come `again`."""
+    gangs, names = prepared.snapshot.gangs, prepared.snapshot.columns.names
+    by_name = {gang.name: g for g, gang in enumerate(gangs)}
+    slots: defaultdict[SetOf, list[int]] = defaultdict(list)
+    for a in again:
+        running = by_name[whole_name(gangs[a.gang].name)]
+        slots[SetOf(running, a.group, a.pod_set)] += [a.node] * a.pods
+    homes: defaultdict[SetOf, list[int]] = defaultdict(list)
+    for h in prepared.homes:
+        homes[SetOf(h.gang, h.group, h.pod_set)] += [h.node] * h.pods
+    for key, nodes in slots.items():
+        # The pods of a set stand in the order of the homes.
+        pods = gangs[key.gang].groups[key.group].pod_sets[key.pod_set].pods
+        for pod, home, to in zip(pods, homes[key], nodes, strict=True):
+            yield _Lost(key.gang, pod.name, names[home], names[to])
+
+
+def _moved(
+    prepared: Prepared, placed: Mapping[_SetOnNode, int], again: Iterable[Assignment]
+) -> Iterator[_Lost]:
+    """The pods that leave, except those of gangs that come `again`."""
+    gangs = prepared.snapshot.gangs
+    others = {whole_name(gangs[a.gang].name) for a in again}
     homes: defaultdict[int, list[Assignment]] = defaultdict(list)
     for home in prepared.homes:
-        homes[home.gang].append(home)
+        if gangs[home.gang].name not in others:
+            homes[home.gang].append(home)
     now: defaultdict[int, dict[_SetOnNode, int]] = defaultdict(dict)
     for at, count in placed.items():
         now[at.gang][at] = count

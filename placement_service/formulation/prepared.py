@@ -39,6 +39,8 @@ class Prepared:
     devices on the node: columns count what they hold there together. `closed` are nodes, by their
     rows, that the waiting pods of a set do not get: gangs hold them that may not be evicted for
     these pods. `held` is what the pods of a set have at home where that is not what they ask for.
+    Gangs `again` are others that come to new places as a whole, also to those that they have;
+    `all_again`: so may all gangs for which that could make a difference.
     `users` are the reservations that running pods of open gangs use, by their names. `exact` is
     false where a rule is expressed more strictly than it is, or where a gang
     that may give way is not open, so that no bound holds. `mends` says that such a gang waits for
@@ -59,6 +61,8 @@ class Prepared:
     tied: frozenset[SetOf] = frozenset()
     closed: Mapping[SetOf, frozenset[int]] = field(default_factory=dict)
     held: Mapping[SetOf, Resources] = field(default_factory=dict)
+    again: frozenset[int] = frozenset()
+    all_again: bool = False
     users: Mapping[str, str] = field(default_factory=dict)
     exact: bool = True
     mends: bool = False

@@ -276,6 +276,9 @@ class Problem:
     #: It is a relaxation with other gangs, so plans of it are none of the question (see
     #: `looser_gangs`).
     apart: bool = False
+    #: The same question where gangs also move to other devices of their own nodes, for which it
+    #: is asked last. It is exact where it may be.
+    again: Problem | None = None
     #: The same question with looser columns, whose bounds hold for this one where it is not exact.
     relaxation: Problem | None = None
     #: The same question but for queues above their limits, into which something new may come there,

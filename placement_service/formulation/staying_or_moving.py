@@ -1,9 +1,14 @@
-"""Running gangs that may be moved: every pod runs after the plan, at home or elsewhere."""
+"""Running gangs that may be moved: every pod runs after the plan, at home or elsewhere.
+
+A gang may also move whole and come to its old nodes again, with other devices there. A pod at home
+counts as one that stays, so such a gang is in the problem once more, behind the others: all its
+pods, and nothing that runs. Only a small problem lets it come so (`Problem.again`).
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placement_service.entities.node import Node
@@ -24,8 +29,20 @@ from placement_service.formulation.device_blocks import could_come, gpus_differ
 from placement_service.formulation.device_question import goes_whole
 from placement_service.formulation.device_wants import requires_partition, want_of, wants_network
 from placement_service.formulation.held_columns import amounts_of
-from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
+from placement_service.formulation.open_gangs import (
+    MUST_RUN,
+    WAITING,
+    Freed,
+    anew_name,
+    is_part,
+    opened,
+    others,
+)
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
+
+#: Gangs that may come again to where they are, and nodes, up to which that is looked at.
+MOST_AGAIN = 20
+MOST_NODES = 200
 
 
 def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -> Prepared:
@@ -41,6 +58,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
     only_stays: set[SetOf] = set()
     tied: set[SetOf] = set()
     held: dict[SetOf, Resources] = {}
+    differing: set[int] = set()
     for i, gang in enumerate(snapshot.gangs):
         if i not in chosen:
             gangs.append(gang)
@@ -57,6 +75,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
                 if amounts is not None:
                     held[SetOf(i, r, len(sets))] = dict(amounts)
                 if devices.tell_apart(pod, s.template):
+                    differing.add(i)
                     apart[pod.node].append(SetOf(i, r, len(sets)))
                     if not devices.come_again(pod, s.template):
                         only_stays.add(SetOf(i, r, len(sets)))
@@ -76,6 +95,9 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
         if goes_whole(gang):
             tied.update(one for mine in apart.values() if len(mine) > 1 for one in mine)
         gangs.append(opened(gang, (*groups, *waiting), MUST_RUN, moves=True))
+    unlike = {key.gang for key in held} | set(differing)
+    again = _coming_again(snapshot, unlike)
+    gangs += [replace(gangs[i], name=anew_name(gangs[i].name)) for i in again]
     return Prepared(
         replace(
             snapshot,
@@ -88,7 +110,24 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
         only_stays=frozenset(only_stays),
         tied=frozenset(tied),
         held=held,
+        again=frozenset(range(len(snapshot.gangs), len(gangs))),
+        all_again=len(again) == len(unlike) and all(goes_whole(snapshot.gangs[i]) for i in again),
     )
+
+
+def _coming_again(snapshot: Snapshot, unlike: Collection[int]) -> list[int]:
+    """Of the gangs with pods that are unlike others by what they have at home, those of which
+    nothing waits; none where there are many.
+    """
+    gangs = snapshot.gangs
+    if len(unlike) > MOST_AGAIN or len(snapshot.nodes) > MOST_NODES:
+        return []
+    return [
+        i
+        for i in sorted(unlike)
+        # A part is in a looser question, which lets it be anywhere.
+        if not is_part(gangs[i].name) and not any(g.pending_count for g in gangs[i].groups)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
    very small it comes after counting.
 8. Improve: both models settle neighbourhoods, one after another.
 9. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
-   with every rule; then neighbourhoods continue.
+   with every rule; then neighbourhoods continue. Where gangs could move to other devices of their
+   own nodes it does so once more at the end, with these as another way to run each.
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
 undo what an earlier one has shown. Every better plan and every better bound is
@@ -167,7 +168,23 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
         _prove(state, relaxation, start)
     _improve(state)
     measure_fewest(state)
-    return state.solution(final=True)
+    return _settle_again(state, report)
+
+
+def _settle_again(state: State, report: Report) -> Solution:
+    """The end of the search; where something is open a small question is asked once more, in which
+    gangs may also move to other devices of their own nodes.
+    """
+    again = state.problem.again
+    spends = any(floor is not None for floor in state.worth.floors)
+    if again is None or state.proven or spends or state.left <= 0:
+        return state.solution(final=True)
+    last = State(again, state.solution(), state.deadline, report, state.parameters)
+    last.trust(state.bounds)
+    with stage(Stage.EXACT):
+        settle_exact(last)
+    measure_fewest(last)
+    return last.solution(final=True)
 
 
 def _prove(

@@ -1,0 +1,112 @@
+"""Gangs that move to other devices of their own nodes, so that others get those that they had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.devices import Device, DevicePartition, PartitionPolicy
+from placement_service.entities.request import (
+    HOSTNAME,
+    PODS,
+    BoundPod,
+    Node,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Snapshot,
+)
+from placement_service.entities.solution import TierName
+from placement_service.formulation import staying_or_moving
+from tests.service import nics
+from tests.service.evictions import REPACK
+from tests.service.questions import GPU
+from tests.service.search.answering import answer
+
+BOARD = ((0, 1), (2, 3), (4, 5), (6, 7), (0, 1, 2, 3), (4, 5, 6, 7))
+
+
+def node(*used: int) -> Node:
+    """Eight GPUs of which pods of two or four get such parts only."""
+    devices = tuple(
+        Device(i, used_milli=1000 * (i in used), used_memory_milli=1000 * (i in used))
+        for i in range(8)
+    )
+    parts = tuple(map(DevicePartition, (*((i,) for i in range(8)), *BOARD)))
+    return Node(
+        "nodes/a", {HOSTNAME: "a"}, {GPU: 8, PODS: 110}, {GPU: len(used), PODS: len(used)},
+        devices=devices, partitions=parts, partition_policy=PartitionPolicy.HONOR,
+    )  # fmt: skip
+
+
+def runs(name: str, *pods: tuple[int, ...], minimum: int | None = None) -> PodGang:
+    bound = tuple(
+        BoundPod(f"namespaces/ml/pods/{name}-{i}", "nodes/a", devices=devices)
+        for i, devices in enumerate(pods)
+    )
+    sets = (PodSet(PodTemplate({GPU: len(pods[0]), PODS: 1}), (), bound),)
+    least = len(pods) if minimum is None else minimum
+    return PodGang(f"namespaces/ml/podgangs/{name}", (PodGroup("w", least, sets),))
+
+
+def four() -> PodGang:
+    sets = (PodSet(PodTemplate({GPU: 4, PODS: 1}), (Pod("namespaces/ml/pods/new"),)),)
+    return PodGang("namespaces/ml/podgangs/new", (PodGroup("w", 1, sets),))
+
+
+def test_a_pod_moves_beside_another_one() -> None:
+    """One GPU of each half is taken, and the node is the only one."""
+    found = answer(Snapshot((node(0, 4),), (runs("a", (0,)), runs("b", (4,)), four())), REPACK)
+    assert len(found.bindings) == 1
+    [moved] = found.evictions
+    assert (moved.node, moved.to_node) == ("nodes/a", "nodes/a")
+    assert not {*moved.to_devices} & {*found.bindings[0].devices}
+    assert found.tier(TierName.DISRUPTION) == 1
+    assert found.solution.proven
+
+
+def test_the_smaller_of_two_gangs_moves() -> None:
+    pair = runs("pair", (0,), (1,))
+    question = Snapshot((node(0, 1, 4),), (pair, runs("one", (4,)), four()))
+    found = answer(question, REPACK)
+    assert found.evicted() == ["one"]
+    assert found.solution.proven
+
+
+def test_a_gang_that_may_not_move_keeps_its_devices() -> None:
+    gangs = [replace(runs(name, (i,)), not_preemptible=True) for name, i in (("a", 0), ("b", 4))]
+    found = answer(Snapshot((node(0, 4),), (*gangs, four())), REPACK)
+    assert not found.bindings
+    assert found.solution.proven
+
+
+def test_nobody_moves_where_a_part_is_free() -> None:
+    found = answer(Snapshot((node(0, 1),), (runs("a", (0,)), runs("b", (1,)), four())), REPACK)
+    assert not found.evictions
+    assert len(found.bindings) == 1
+
+
+def test_a_pod_with_a_better_device_than_it_asks_for_takes_another_one_of_its_node() -> None:
+    there = nics.node("a", nics.A_FAST_ONE, nics.ANY, fast=1, slow=2)
+    old = (nics.runs("one", ("a", nics.A_FAST_ONE)), nics.runs("two", ("a", None)))
+    found = answer(Snapshot((there,), (*old, nics.waits("new"))), REPACK)
+    assert found.evicted() == ["one"]
+    assert found.solution.proven
+
+
+def test_many_such_gangs_stay_and_no_proof_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staying_or_moving, "MOST_AGAIN", 1)
+    found = answer(Snapshot((node(0, 4),), (runs("a", (0,)), runs("b", (4,)), four())), REPACK)
+    assert not found.bindings
+    assert not found.solution.proven
+
+
+def test_extras_do_not_move_in_place_alone_and_no_proof_is_claimed() -> None:
+    """Either pod would be enough. That is left out, so how many have to move stays open."""
+    elastic = runs("a", (0,), (4,), minimum=1)
+    found = answer(Snapshot((node(0, 4),), (elastic, four())), REPACK)
+    assert found.evicted() == ["a", "a"]
+    assert not found.solution.proven
