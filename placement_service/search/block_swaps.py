@@ -52,13 +52,15 @@ class BlockSwaps:
         self.rank, self.packs = mine.rank(best), mine.packs(best)
 
     def run(self) -> None:
-        """Runs until everything is proven, time is up, or a number of rounds had no success."""
+        """Runs until everything is proven, time is up, or a number of rounds or a share of the time
+        had no success.
+        """
         p, order = self.parameters, self.mine.blocks.order
-        stale = 0
+        stale, others = 0, self._time_for_others()
         while not self.state.proven and len(order) > 1:
             # Gangs that find no room now may do so when others are placed before them.
             most = p.block_swaps_in_vain if self.packs else p.block_fillings_in_vain
-            if stale >= most or self.state.left <= p.least_seconds:
+            if stale >= most or self.state.left <= max(others, p.least_seconds):
                 return
             if stale == p.block_swaps_uncounted:
                 # If it does not get better it may be the best possible.
@@ -69,10 +71,15 @@ class BlockSwaps:
             if found is not None:
                 rank = self.mine.rank(found)
                 if rank > self.rank:
-                    stale = 0
                     self.mine.take(found)
+                    stale, others = 0, self._time_for_others()
                 if rank >= self.rank:
                     self.best, self.rank, self.packs = found, rank, self.mine.packs(found)
+
+    def _time_for_others(self) -> float:
+        """The seconds that are left when swaps have been without success for long."""
+        left = self.state.left
+        return left - self.state.at_most(left * self.parameters.block_swaps_share)
 
     def _swap(self, count: int) -> Filled | None:
         """The content of all blocks with some of them filled anew."""

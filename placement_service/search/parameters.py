@@ -158,6 +158,8 @@ class SearchParameters:
     #: So many times without success end it, again while gangs are left out and when none is.
     block_fillings_in_vain: int = 20
     block_swaps_in_vain: int = 60
+    #: So much of the time that was left after a success also ends it: others may find more.
+    block_swaps_share: float = 0.25
     #: Swaps without success after which it is counted whether there is anything to gain.
     block_swaps_uncounted: int = 8
 

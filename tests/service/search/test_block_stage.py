@@ -126,6 +126,31 @@ def test_nothing_is_filled_when_the_time_is_over() -> None:
     assert state.plan is before
 
 
+@pytest.mark.parametrize(("deterministic", "tries"), [(False, 10), (True, 30)])
+def test_swaps_in_vain_leave_most_of_the_time_to_others(
+    deterministic: bool, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless no clock may decide."""
+    snapshot = Instance("mix", {**SMALL, "load": 1.3}).snapshot()
+    problem = formulate(snapshot, Policy(deterministic=deterministic))
+    parameters = replace(
+        DEFAULTS, block_fillings_in_vain=30, block_swaps_in_vain=30, block_swaps_uncounted=99
+    )
+    late = time.monotonic() + 4e6
+    state = State(problem, first_answer(problem), late, lambda _: None, parameters)
+    count(state)
+    mine = BlockProblem(state)
+    tried: list[int] = []
+
+    def fail(_: BlockSwaps, blocks: int) -> None:
+        tried.append(blocks)
+        state.deadline -= 1e5
+
+    monkeypatch.setattr(BlockSwaps, "_swap", fail)
+    BlockSwaps(mine, mine.encoded()).run()
+    assert len(tried) == tries
+
+
 def test_racks_of_one_pool_are_counted_by_pool_and_size() -> None:
     state = counted(Instance("pools", {"blocks": 2, "gangs": 20, "scattered": 1}))
     blocks = Blocks(state.counting, broadest_level(state), {})
