@@ -16,11 +16,10 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
 5. Fill: block after block with whole gangs of the target, then what is left, then a few
    blocks at a time again. Then decode in other orders, and exchange again.
 6. Places: which gangs can lie whole where they prefer to, a bound of topology.
-7. Aggregate: units on nodes without domains first (where no gang requires a domain, that comes
-   after decoding, where hardly any names one before it, and where nodes hold pods of sizes that
-   are no multiples of each other before blocks); then the model that counts alike
-   parts of gangs together settles goal after goal where it is small enough. Where it is
-   very small it comes after counting.
+7. Aggregate: the model that counts alike parts of gangs together settles goal after goal where it
+   is small enough. Where it is very small it comes after counting. Where no gang requires a
+   domain, units on nodes without domains are settled after decoding; where hardly any names one
+   before it, and where nodes hold pods of sizes that are no multiples of each other before blocks.
 8. Improve: both models settle neighbourhoods, one after another.
 9. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
    with every rule; then neighbourhoods continue. Where gangs could move to other devices of their
@@ -265,7 +264,7 @@ def _improve(state: State) -> None:
             # Where hardly any gang names a domain, nodes say who gets room.
             few = state.parameters.loose_named
             if not (assigned or nodes_first):
-                by_nodes = settle_loose(state, plans=True, most_named=few)
+                by_nodes = settle_loose(state, most_named=few)
         with stage(Stage.CONFIGURE):
             # Placing gangs one after another does not come near.
             configured = settle_configurations(state, assigned=assigned)
@@ -283,7 +282,7 @@ def _improve(state: State) -> None:
         with stage(Stage.AGGREGATE):
             # What blocks cannot tell, because nodes hold several pods, nodes do.
             if not nodes_first:
-                by_nodes = settle_loose(state, plans=True) or by_nodes
+                by_nodes = settle_loose(state) or by_nodes
         if state.packs:
             with stage(Stage.EXCHANGE):
                 exchange_parts(state)
@@ -298,7 +297,6 @@ def _improve(state: State) -> None:
     with stage(Stage.COUNT):
         count_places(state)
     with stage(Stage.AGGREGATE):
-        settle_loose(state)
         settle_aggregate(state)
     improver = Improver(state)
     with stage(Stage.IMPROVE):

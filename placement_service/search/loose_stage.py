@@ -1,9 +1,9 @@
 """The descent of the aggregate model without domains: units on nodes, wherever the nodes lie.
 
 Where nodes are unlike and hold several units each, what fits depends on nodes more than on domains.
-Without domains the model is small even where the whole problem is large. It leaves rules out, so
-its bounds always hold, but its plans only where gangs need no domain; these plans may use more
-domains than necessary.
+Without domains the model is small even where the whole problem is large. It is asked only where no
+gang needs a domain: elsewhere it would give no plans, and hardly ever tighter bounds than counting.
+Its plans may use more domains than necessary.
 """
 
 from __future__ import annotations
@@ -39,18 +39,16 @@ def nodes_come_first(problem: Problem) -> bool:
     return any(larger % smaller for smaller, larger in pairwise(beside))
 
 
-def settle_loose(state: State, *, plans: bool = False, most_named: float = 1.0) -> bool:
-    """Bounds of the goals before topology, and plans where no gang needs one domain; if only
-    `plans` are sought, nothing elsewhere, nor where more than this share of the gangs name any.
-    Returns whether it settled who gets room.
+def settle_loose(state: State, *, most_named: float = 1.0) -> bool:
+    """Bounds and plans of the goals before topology, where no gang needs one domain and no more
+    than this share of the gangs names any. Returns whether it settled who gets room.
     """
     problem, p = state.problem, state.parameters
     gangs = [g for g in problem.gangs if g.placeable and g.pending]
     if state.packs or any(g.home for g in gangs):
         return False
-    places = _may_be_anywhere(problem, gangs)
     named = sum(bool(g.scopes) for g in gangs)
-    if plans and not (places and named <= most_named * len(gangs)):
+    if named > most_named * len(gangs) or not _may_be_anywhere(problem, gangs):
         return False
     trees = state.counting.topology
     if any(trees.tree(g) is None for g in gangs):
@@ -90,7 +88,7 @@ def settle_loose(state: State, *, plans: bool = False, most_named: float = 1.0) 
                 seconds=state.at_most(state.left / 4),
                 effort=p.loose_effort,
             )
-            if answer.plan is not None and places:
+            if answer.plan is not None:
                 state.accept(answer.plan)
             if answer.bound is not None:
                 state.learn(i, answer.bound)

@@ -63,22 +63,24 @@ def searched(problem: Problem, parameters: SearchParameters = DEFAULTS) -> Solut
 def test_where_few_gangs_name_a_domain_nodes_say_at_once_who_gets_room(prefer: int) -> None:
     state = empty(prefer)
     assert not state.packs
-    assert settle_loose(state, plans=True, most_named=DEFAULTS.loose_named)
+    assert settle_loose(state, most_named=DEFAULTS.loose_named)
     assert state.packs
     assert len(state.plan) == 4
 
 
 def test_where_most_gangs_name_a_domain_it_comes_later() -> None:
     state = empty(prefer=3)
-    assert not settle_loose(state, plans=True, most_named=DEFAULTS.loose_named)
+    assert not settle_loose(state, most_named=DEFAULTS.loose_named)
     assert not state.plan
-    assert settle_loose(state, plans=True)
+    assert settle_loose(state)
 
 
-def test_where_a_gang_needs_a_domain_it_comes_later() -> None:
+def test_where_a_gang_needs_a_domain_nodes_are_not_asked() -> None:
     state = empty(pack=1)
-    assert not settle_loose(state, plans=True)
+    before = state.bounds
+    assert not settle_loose(state)
     assert not state.plan
+    assert state.bounds == before
 
 
 @pytest.mark.parametrize(
