@@ -92,14 +92,9 @@ class Improver:
                 last, best = self.rounds, self.state.worth
 
     def _step(self) -> bool:
-        p = self.state.parameters
-        often = p.shuffle_seldom if self.state.packs else p.shuffle_every
         self.rounds += 1
-        if not self._spent and self.rounds % often == 0:
-            self.shuffle()
-            return True
         outside = [] if self._places.is_over() else self._waiting_outside()
-        if outside and (self._spent or self.random.random() < p.places_share):
+        if outside and (self._spent or self.random.random() < self.parameters.places_share):
             if self._places.try_one(outside):
                 # Neighbourhoods are others now.
                 self._spent = False
@@ -108,18 +103,6 @@ class Improver:
             return True
         self._spent = self._spent or not self.round()
         return bool(outside) or not self._spent
-
-    def shuffle(self) -> None:
-        """Places the gangs of the plan from scratch, roughly large before small."""
-        self.state.phase = "improve"
-        problem = self.problem
-        weight: dict[int, float] = {}
-        for g in problem.gangs:
-            units = sum((1 + int(problem.gpus[d.pod_class])) * d.count for d in g.demands)
-            weight[g.index] = units * self.random.uniform(0.5, 2.0)
-        build = self.state.builder.build
-        plan = build(lambda g: -weight[g.index], first=self.state.plan, until=self.state.deadline)
-        self.state.accept(plan)
 
     def round(self) -> bool:
         """One neighbourhood; false when there is none to try."""

@@ -295,10 +295,6 @@ class SearchParameters:
     neighbourhood_small: int = 1_000
     wider: float = 0.25
     narrower: float = 0.5
-    #: Every so many rounds the placed gangs are placed anew in another order.
-    shuffle_every: int = 4
-    #: The same when only their places are open, which neighbourhoods improve better.
-    shuffle_seldom: int = 16
     #: The share of rounds for gangs that no neighbourhood describes; gangs at most that make room
     #: at once for one of these; and so many times in vain end it.
     places_share: float = 0.5
