@@ -234,7 +234,8 @@ class ProtectedGangs:
                             gpus = _whole_gpus(nodes.parts[row].devices, pod)
                             held[row][columns.index(FREE)] += gpus
         rows = [row for row in held if not self._overbooked[row]]
-        amounts = np.array([held[row] for row in rows]).reshape(len(rows), len(self._whole))
+        amounts = np.array([held[row] for row in rows], dtype=np.int64)
+        amounts = amounts.reshape(len(rows), len(self._whole))
         return _Room(np.array(rows, dtype=np.int64), np.maximum(amounts, amounts[:, self._whole]))
 
     def _place_without(self, gang: Gang, others: Sequence[int]) -> Units | None:

@@ -206,6 +206,7 @@ def test_others_that_may_give_way_are_said_to_be_needed_as_well() -> None:
         pytest.param(
             FULL.gang("old", old("old", "x1", gpus=4), not_preemptible=True), id="not all of it"
         ),
+        pytest.param(FULL.gang("old", old("old", "gone"), not_preemptible=True), id="not here"),
     ],
 )
 def test_who_does_not_help_is_not_named(scenario: Scenario) -> None:
