@@ -30,7 +30,7 @@ class ReservationOwner:
 class Reservation:
     """Room that is held on a node; `held` is what no pod uses of it yet.
 
-    `restricted`: a pod gets no more than `held` of what `held` lists.
+    `restricted`: a pod gets no more than `held` of what `held` lists, which may be nothing.
     `allocate_once`: one pod uses it up, and what that leaves over is free.
     `closed`: it takes no new pods but still holds its room.
     """

@@ -144,6 +144,21 @@ def test_one_that_nobody_may_use_still_holds() -> None:
     assert only(reservation(unschedulable=True)).closed
 
 
+def test_one_that_waits_for_its_room_holds_it_and_serves_nobody() -> None:
+    found = only(reservation(phase="Waiting", preAllocation=True))
+    assert found.closed
+    assert found.held.extended["nvidia.com/gpu"] == 4
+
+
+@pytest.mark.parametrize(("policy", "names"), [("Restricted", ["nvidia.com/gpu"]), ("Aligned", [])])
+def test_a_restricted_one_says_what_is_used_up(policy: str, names: list[str]) -> None:
+    found = only(
+        reservation(allocateOnce=False, allocatePolicy=policy), user("a", cpu="1", gpu="4")
+    )
+    assert found.held.cpu_millis == 1000
+    assert list(found.used_up) == names
+
+
 @pytest.mark.parametrize("policy", ["restricted", "Default"])
 def test_a_policy_that_is_not_there_is_a_problem(policy: str) -> None:
     assert problems(node("n1"), reservation(allocatePolicy=policy)) == [

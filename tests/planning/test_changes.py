@@ -52,6 +52,19 @@ def test_a_drained_pod_leaves_what_it_held_and_asks_for_what_its_template_says()
     assert dict(pod_set.template.requests.extended) == {GPU: 8}
 
 
+def test_what_a_pod_uses_up_of_a_restricted_reservation_is_said_until_it_goes() -> None:
+    asked = two_racks()
+    held = asked.snapshot.reservations.add(name="reservations/r", node="nodes/n1", restricted=True)
+    held.held.extended[GPU] = 8
+    held.held.cpu_millis = 1
+    template = asked.gangs[0].groups[0].pod_sets[0].template
+    pod = asked.gangs[0].groups[0].pod_sets[0].bound_pods[0]
+    pod.reservation = held.name
+    changes.occupy(asked, asked.snapshot.nodes[0], pod, template)
+    assert list(held.used_up) == [GPU]
+    assert list(changes.released(asked, {pod.name}).snapshot.reservations[0].used_up) == []
+
+
 def test_without_a_gang_its_room_is_free() -> None:
     new = changes.without(two_racks(), resource_name("runs"))
     assert [one.name for one in new.gangs] == [resource_name("waits")]

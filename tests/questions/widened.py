@@ -239,6 +239,20 @@ def _with_claims(chance: random.Random, snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, nodes=tuple(nodes), gangs=gangs)
 
 
+def _with_odd_reservations(chance: random.Random, snapshot: Snapshot) -> Snapshot:
+    """Some reservations hold more than is there, and some have used up what they restrict."""
+    found = []
+    for reservation in snapshot.reservations:
+        held = dict(reservation.held)
+        if chance.random() < 0.4:
+            held = {r: amount + chance.randint(1, 6) for r, amount in held.items()}
+        if chance.random() < 0.3:
+            held[chance.choice((GPU, CPU))] = 0
+            reservation = replace(reservation, restricted=True)
+        found.append(replace(reservation, held=held))
+    return replace(snapshot, reservations=tuple(found))
+
+
 CHANGES: Sequence[Change] = (
     _with_held_devices,
     _with_slices,
@@ -249,4 +263,5 @@ CHANGES: Sequence[Change] = (
     _without_some_labels,
     _with_scopes_of_groups,
     _with_claims,
+    _with_odd_reservations,
 )

@@ -315,8 +315,11 @@ def reservations_are_sound(request: Request) -> Iterator[Violation]:
 
 
 def _reservation_problems(reservation: Reservation, lengths: Lengths) -> Iterator[Problem]:
-    for path, problem in resource_problems(reservation.held):
+    for path, problem in resource_problems({r: a for r, a in reservation.held.items() if a}):
         yield f"held.{path}", problem
+    used_up = [name for name, amount in reservation.held.items() if not amount]
+    for _, problem in resource_problems(dict.fromkeys(used_up, 0)):
+        yield "used_up", problem
     yield from lengths.labels("labels", reservation.labels)
     for n, owner in enumerate(reservation.owners):
         at = f"owners[{n}]"

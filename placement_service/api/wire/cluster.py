@@ -87,7 +87,7 @@ def parse_reservations(
         yield Reservation(
             name=message.name,
             node=message.node,
-            held=held,
+            held=dict.fromkeys(message.used_up, 0) | held,
             owners=tuple(
                 ReservationOwner(
                     gang=owner.gang,
@@ -128,6 +128,7 @@ def reservation_to_proto(reservation: Reservation) -> cluster_pb2.Reservation:
         labels=reservation.labels,
         closed=reservation.closed,
         devices=reservation.devices,
+        used_up=[name for name, amount in reservation.held.items() if not amount],
     )
 
 

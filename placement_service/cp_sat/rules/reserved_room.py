@@ -25,6 +25,13 @@ def post(model: DomainCounts, rule: ReservedRoom) -> None:
         units = model.by_domain(rule.level, take > 0).get(rule.at, ())
         load.append([(u.units, int(take[u.pod_class])) for u in units])
     limits = [row.limit for row in rule.rows]
+    # Whether any pod takes some of it, where more may be held than there is.
+    taken_at_all: dict[int, Var] = {}
+    for f, row in enumerate(rule.rows):
+        if sum(row.held) > row.limit:
+            some = taken_at_all[f] = cp.new_bool_var("")
+            for taking, _ in load[f]:
+                cp.add(taking == 0).only_enforce_if(some.negated())
     for r, kind in enumerate(rule.kinds):
         most = 1 if kind.single else model.total_units()
         users = [(o, cp.new_int_var(0, most, "")) for o in kind.owners if there[o]]
@@ -46,5 +53,7 @@ def post(model: DomainCounts, rule: ReservedRoom) -> None:
                 load[f].append((rest, 1))
     for pods, insists in zip(without, rule.insist, strict=True):
         cp.add(dot(pods) == 0 if insists else dot(pods) >= 0)
-    for terms, limit in zip(load, limits, strict=True):
-        cp.add(dot(terms) <= limit)
+    for f, (terms, limit) in enumerate(zip(load, limits, strict=True)):
+        fits = cp.add(dot(terms) <= limit)
+        if f in taken_at_all:
+            fits.only_enforce_if(taken_at_all[f])

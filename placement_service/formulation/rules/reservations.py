@@ -162,7 +162,7 @@ class _Formulation:
             groups.setdefault(able, []).append(reservation)
         held = self._held(n, groups)
         overfull = self._is_overfull(n, held)
-        if self.draft.loose and (self.loses or overfull):
+        if (self.loses or overfull) and (self.draft.loose or self._choose(n, groups)):
             self.loses, held = False, self._loosely(n, groups)
         elif overfull:
             # More is held than there is: an owner that takes its own part leaves others no less.
@@ -170,8 +170,6 @@ class _Formulation:
             for c in self.slots:
                 self.slots[c][n] = 0
             held = [Held(frozenset(), h.amounts) for h in held]
-        elif self.loses and self._choose(n, groups):
-            self.loses, held = False, self._loosely(n, groups)
         elif self.loses:
             # For those alone that take most of a reservation: so the least room is lost.
             some = {self._keenest(owners, mine): mine for owners, mine in groups.items()}

@@ -10,6 +10,9 @@ and all pods have room beside it:
 
     what all pods take + sum over r of rest[r]  <=  limit
 
+as far as some pod takes any of it: more may be held than there is, and then nobody has any, unless
+an allocate-once one ends that holds too much.
+
 A pod uses one reservation at most, one that insists on a reservation exactly one. So what the user
 of an allocate-once one leaves over is free for all once that pod is there, and until then held. In
 a column of room that some gangs share, a user that does not count there has what it uses of it.
@@ -67,7 +70,7 @@ class Row(NamedTuple):
 
     def measured(self) -> Row | None:
         """The same in a common measure; None where the numbers stay too large."""
-        limit = min(self.limit, int(self.take.max()) * MOST_PODS + sum(self.held))
+        limit = min(max(0, self.limit), int(self.take.max()) * MOST_PODS + sum(self.held))
         had = [amount for of in self.had for amount in of]
         common = gcd(limit, *self.held, *had, *self.take.tolist()) or 1
         if max(limit, *self.held) // common > _MOST:
@@ -183,7 +186,10 @@ class ReservedRoom(Rule):
 
     def _can_choose(self, load: Ints) -> bool:
         waiting, taken = load[: len(self.owners)].tolist(), load[len(self.owners) :].tolist()
-        left = tuple(row.limit - n for row, n in zip(self.rows, taken, strict=True))
+        # Of what nobody takes more may be held than there is.
+        left = tuple(
+            row.limit - n if n else int(NO_CEILING) for row, n in zip(self.rows, taken, strict=True)
+        )
         if min(left) < 0:
             return False
         asks = [self.asks(owner) for owner in range(len(self.owners))]

@@ -239,7 +239,7 @@ EVERYTHING = Request(
             Reservation(
                 "reservations/held",
                 "nodes/n1",
-                {CPU: 1000, "nvidia.com/gpu": 2},
+                {CPU: 1000, "nvidia.com/gpu": 2, "nic": 0},
                 (
                     ReservationOwner(
                         "namespaces/ml/podgangs/base", "namespaces/ml/pods/base-0", "ml", SELECTOR

@@ -19,6 +19,8 @@ ONCE = Kind((0,), single=True, restricted=False, ends=True)
 ALL_ROOM = Row(np.array([2, 1]), (3, 3), 8, ((0,), (0,)))
 #: The same for gangs that may not have the room of an owner of class 0, who has two of it.
 SHARED = Row(np.array([0, 1]), (3, 3), 8, ((2,), (2,)))
+#: Less than is held.
+SCARCE = Row(np.array([2, 1]), (3, 3), 5, ((0,), (0,)))
 
 
 @dataclass
@@ -41,7 +43,9 @@ class Counts:
         return sum(self.units)
 
 
-@pytest.mark.parametrize("rows", [(ALL_ROOM,), (SHARED,), (ALL_ROOM, SHARED)])
+@pytest.mark.parametrize(
+    "rows", [(ALL_ROOM,), (SHARED,), (ALL_ROOM, SHARED), (SCARCE,), (SCARCE, SHARED)]
+)
 @pytest.mark.parametrize(
     "kind", [ONCE, ONCE._replace(restricted=True), ONCE._replace(single=False, ends=False)]
 )

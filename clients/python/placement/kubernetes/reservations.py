@@ -1,6 +1,7 @@
 """Koordinator's Reservations: room on a node that is held for its owners.
 
-- A reservation holds room while it is Available or Waiting and has a node, until it expires.
+- A reservation holds room while it is Available or Waiting and has a node, until it expires. One
+  that is Waiting (`preAllocation`: not all of its room is there yet) serves nobody so far.
 - What it still holds is computed from the pods that use it, because its own count lags behind.
 - One that serves a single pod and has it no longer holds anything: what that pod left over is free
   for all.
@@ -31,7 +32,8 @@ from placement.kubernetes.times import parse_duration, read_time
 
 USED: Final = "scheduling.koordinator.sh/reservation-allocated"
 
-_HOLDING: Final = ("Available", "Waiting")
+_WAITING: Final = "Waiting"
+_HOLDING: Final = ("Available", _WAITING)
 _DEFAULT_TTL: Final = "24h"
 _RESTRICTED: Final = "Restricted"
 #: One without any may be topped up from the node, as an aligned one.
@@ -125,6 +127,7 @@ class _Reader:
         if allocate_once and users:
             return None
         held = self._allocatable(spec, status)
+        reserved = [resource for resource, amount in held.items() if amount]
         devices = set(read_allocated(at.get("metadata").get("annotations")).gpus)
         for pod in users:
             for resource, amount in pod.needs.taken.items():
@@ -134,7 +137,9 @@ class _Reader:
             devices -= set(read_allocated(notes).gpus)
         taints = [read_taint(taint) for taint in spec.get("taints").items()]
         owners = self._owners(spec.get("owners"), taints, selectors)
+        waits = status.get("phase").text() == _WAITING
         policy = spec.get("allocatePolicy")
+        restricted = policy.text() == _RESTRICTED
         if policy.text() not in _POLICIES:
             policy.problem(f"must be Aligned or Restricted, not {policy.text()[:40]}")
         return v1.Reservation(
@@ -142,11 +147,12 @@ class _Reader:
             node=f"nodes/{node}",
             held=resources_message(held),
             owners=owners,
-            restricted=policy.text() == _RESTRICTED,
+            restricted=restricted,
             allocate_once=allocate_once,
             labels=at.get("metadata").get("labels").labels(),
-            closed=spec.get("unschedulable").flag() or not owners,
+            closed=spec.get("unschedulable").flag() or not owners or waits,
             devices=sorted(devices),
+            used_up=[r for r in reserved if restricted and not held[r]],
         )
 
     def _has_expired(self, at: At) -> bool:

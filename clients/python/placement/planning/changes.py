@@ -222,8 +222,12 @@ def _release(request: ComputePlacementRequest, pods: Collection[str]) -> None:
                     if node is not None:
                         _leave(node, pod, pod_set.template)
                     if pod.reservation in reservations:
-                        held = reservations[pod.reservation].held
-                        add(held, holds(pod, pod_set.template), 1)
+                        one = reservations[pod.reservation]
+                        add(one.held, holds(pod, pod_set.template), 1)
+                        back = _names(one.held)
+                        kept = [name for name in one.used_up if name not in back]
+                        del one.used_up[:]
+                        one.used_up.extend(kept)
     for node in nodes.values():
         known = node.compute_domain_pods
         if node.name in left and not known and (node.name, node.compute_domain) not in staying:
@@ -245,7 +249,10 @@ def occupy(
         node.compute_domain_pods += 1 if counted else 0
     mine = [one for one in request.snapshot.reservations if one.name == pod.reservation]
     for reservation in mine:
+        before = _names(reservation.held)
         add(reservation.held, template.requests, -1)
+        if reservation.restricted:
+            reservation.used_up.extend(sorted(before - _names(reservation.held)))
     if any(reservation.allocate_once for reservation in mine):
         # What it leaves over is free.
         keep(request.snapshot.reservations, lambda one: one.name != pod.reservation)
@@ -288,6 +295,17 @@ def add(total: Resources, amount: Resources, sign: int) -> None:
     total.pod_count = max(0, total.pod_count + sign * max(1, amount.pod_count))
     for name, units in amount.extended.items():
         total.extended[name] = max(0, total.extended.get(name, 0) + sign * units)
+
+
+def _names(resources: Resources) -> set[str]:
+    """The resources of which there are some."""
+    named = {
+        "cpu": resources.cpu_millis,
+        "memory": resources.memory_bytes,
+        "ephemeral-storage": resources.ephemeral_storage_bytes,
+        **resources.extended,
+    }
+    return {name for name, amount in named.items() if amount}
 
 
 def _twin(model: Node, name: str, values: Mapping[str, str]) -> Node:

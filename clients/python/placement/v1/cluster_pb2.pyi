@@ -179,7 +179,7 @@ class Queue(_message.Message):
     def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., limit: _Optional[_Mapping[str, int]] = ..., guaranteed: _Optional[_Mapping[str, int]] = ..., used: _Optional[_Mapping[str, int]] = ..., used_not_preemptible: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Reservation(_message.Message):
-    __slots__ = ("name", "node", "held", "owners", "restricted", "allocate_once", "labels", "closed", "devices")
+    __slots__ = ("name", "node", "held", "owners", "restricted", "allocate_once", "labels", "closed", "devices", "used_up")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +196,7 @@ class Reservation(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
+    USED_UP_FIELD_NUMBER: _ClassVar[int]
     name: str
     node: str
     held: Resources
@@ -205,7 +206,8 @@ class Reservation(_message.Message):
     labels: _containers.ScalarMap[str, str]
     closed: bool
     devices: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., held: _Optional[_Union[Resources, _Mapping]] = ..., owners: _Optional[_Iterable[_Union[ReservationOwner, _Mapping]]] = ..., restricted: _Optional[bool] = ..., allocate_once: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., closed: _Optional[bool] = ..., devices: _Optional[_Iterable[int]] = ...) -> None: ...
+    used_up: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., held: _Optional[_Union[Resources, _Mapping]] = ..., owners: _Optional[_Iterable[_Union[ReservationOwner, _Mapping]]] = ..., restricted: _Optional[bool] = ..., allocate_once: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., closed: _Optional[bool] = ..., devices: _Optional[_Iterable[int]] = ..., used_up: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReservationOwner(_message.Message):
     __slots__ = ("gang", "pod", "namespace", "selector")

@@ -777,8 +777,8 @@ type Reservation struct {
 	// owners may use the room; one of them has to match a pod.
 	Owners []*ReservationOwner `protobuf:"bytes,4,rep,name=owners,proto3" json:"owners,omitempty"`
 	// restricted is true when the pods in the reservation get no more than held
-	// of the resources that held lists, whatever the node has left. Where one of
-	// them is used up, say closed.
+	// of the resources that held lists, whatever the node has left, and nothing
+	// of those in used_up.
 	Restricted bool `protobuf:"varint,5,opt,name=restricted,proto3" json:"restricted,omitempty"`
 	// allocate_once is true when one pod uses the reservation up; what it leaves
 	// over is free for all.
@@ -789,7 +789,11 @@ type Reservation struct {
 	// its room.
 	Closed bool `protobuf:"varint,8,opt,name=closed,proto3" json:"closed,omitempty"`
 	// devices are the indices of the node's devices that are held.
-	Devices       []int32 `protobuf:"varint,9,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	Devices []int32 `protobuf:"varint,9,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	// used_up are names of resources, as in held, that a restricted reservation
+	// had and of which nothing is left: pods that ask for one of them do not use
+	// the reservation.
+	UsedUp        []string `protobuf:"bytes,10,rep,name=used_up,json=usedUp,proto3" json:"used_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -883,6 +887,13 @@ func (x *Reservation) GetClosed() bool {
 func (x *Reservation) GetDevices() []int32 {
 	if x != nil {
 		return x.Devices
+	}
+	return nil
+}
+
+func (x *Reservation) GetUsedUp() []string {
+	if x != nil {
+		return x.UsedUp
 	}
 	return nil
 }
@@ -1576,7 +1587,7 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aE\n" +
 	"\x17UsedNotPreemptibleEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x8b\x03\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xa4\x03\n" +
 	"\vReservation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12+\n" +
@@ -1588,7 +1599,9 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\rallocate_once\x18\x06 \x01(\bR\fallocateOnce\x12=\n" +
 	"\x06labels\x18\a \x03(\v2%.placement.v1.Reservation.LabelsEntryR\x06labels\x12\x16\n" +
 	"\x06closed\x18\b \x01(\bR\x06closed\x12\x18\n" +
-	"\adevices\x18\t \x03(\x05R\adevices\x1a9\n" +
+	"\adevices\x18\t \x03(\x05R\adevices\x12\x17\n" +
+	"\aused_up\x18\n" +
+	" \x03(\tR\x06usedUp\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
