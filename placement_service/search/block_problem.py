@@ -50,9 +50,7 @@ class BlockProblem:
         self.usable = any(names_blocks(c) for c in self.classes)
         #: The value of gangs that stay, by goal.
         self.outside = worth(self.problem, self.fixed).values
-        self.topology = next(
-            i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY
-        )
+        self.topology = state.topology
 
     def beside_own_places(self) -> BlockProblem | None:
         """The same where gangs with nodes of their own lie there already, if this leaves half of

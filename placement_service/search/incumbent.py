@@ -133,6 +133,11 @@ class State:
         """
         return self.left if self.problem.policy.deterministic else min(self.left, seconds)
 
+    @property
+    def topology(self) -> int:
+        """Which goal counts domains."""
+        return next(i for i, goal in enumerate(self.goals) if goal.tier is TierName.TOPOLOGY)
+
     # --- what is proven -------------------------------------------------------------
 
     @property

@@ -28,8 +28,7 @@ def count(state: State) -> None:
         # No gang is left out, so there is nothing to choose.
         domains = sum(c.beyond * len(c.gangs) for c in counting.classes)
         state.target = tuple(g for c in counting.classes for g in c.gangs)
-        at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
-        state.learn(at, domains * UNITS_PER_DOMAIN)
+        state.learn(state.topology, domains * UNITS_PER_DOMAIN)
         if state.proven or not any(NearRows(counting).rows()):
             return
     counted = state.ground.counted

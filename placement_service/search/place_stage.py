@@ -85,7 +85,7 @@ def wide_places(state: State, level: int) -> Torn | None:
     lie whole. That is settled soon also where it takes long to say which others can. None where
     counting knows of no such gang.
     """
-    if not (state.bounds[_topology(state)] and state.ground.places(level).beyond):
+    if not (state.bounds[state.topology] and state.ground.places(level).beyond):
         return None
     asked = _question(state, level, wide=True, alone=True)
     if asked is None:
@@ -104,7 +104,7 @@ def _question(state: State, level: int, *, wide: bool, alone: bool = False) -> _
     """How many domains are used at least, by places of a level; see `AdmissionMaster`. None where
     that takes long, or nothing depends on them.
     """
-    at, p = _topology(state), state.parameters
+    at, p = state.topology, state.parameters
     if state.left <= p.least_seconds or len(state.counting.units) > p.place_torn_ways:
         return None
     master = _master(state, at, wide=wide, each=False, only=level, alone=alone)
@@ -125,11 +125,6 @@ def _fewest(state: State, asked: _Question, *, effort: float, direct: bool) -> A
         direct=direct,
         near=direct,
     )
-
-
-def _topology(state: State) -> int:
-    """Which goal counts domains."""
-    return next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
 
 
 def confirm_places(state: State) -> None:

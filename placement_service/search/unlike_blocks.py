@@ -31,7 +31,7 @@ def fill_unlike_blocks(state: State) -> bool:
     blocks = _blocks(state, found) if found is not None else []
     if found is not None and blocks:
         with state.ground.configuration_master() as master:
-            for i in range(_before_topology(state)):
+            for i in range(state.topology):
                 _hold(state, master, i)
             _fill(state, master, blocks, tries=False)
     return state.plan is not before
@@ -74,7 +74,7 @@ def _bound_floors(
     """Floors of all goals before topology by their bounds; false where some of them has to be
     reached that is not, or a tier has several goals: who is best there depends on each other.
     """
-    for i, goal in enumerate(state.goals[: _before_topology(state)]):
+    for i, goal in enumerate(state.goals[: state.topology]):
         share = shares.get(goal.tier, 0.0)
         if share or not state.reaches(i):
             terms = goal.terms(master)
@@ -87,11 +87,6 @@ def _bound_floors(
             state.tolerate(goal.tier, share, bounded=True)
         _hold(state, master, i)
     return True
-
-
-def _before_topology(state: State) -> int:
-    """The number of goals before topology."""
-    return next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
 
 
 def _hold(state: State, master: ConfigurationMaster, i: int) -> None:
