@@ -268,6 +268,9 @@ def _improve(state: State) -> None:
         with stage(Stage.CONFIGURE):
             # Placing gangs one after another does not come near.
             configured = settle_configurations(state, assigned=assigned)
+        with stage(Stage.EXCHANGE):
+            if configured:
+                exchange_parts(state)
         with stage(Stage.FILL):
             if configured and not assigned:
                 assigned = assign_blocks(state, again=True)

@@ -26,9 +26,19 @@ def exchange_parts(state: State) -> None:
         if movable.usable:
             state.phase = "exchange"
             writing = WRITING * (time.monotonic() - begin)
-            for hot, cold in state.parameters.exchange_temperatures:
+            temperatures = state.parameters.exchange_temperatures
+            if _scattered(state, movable):
+                # Most steps help, so that there is no need to take worse ones.
+                temperatures = temperatures[-1:]
+            for hot, cold in temperatures:
                 _exchange(state, movable, hot, cold, writing)
         state.exchanged = state.plan
+
+
+def _scattered(state: State, movable: MovableParts) -> bool:
+    """Whether many of the parts lie apart from others of their gang."""
+    cost = PartExchange(movable, seed=state.parameters.seed, temperature=0.0).cost
+    return cost > state.parameters.exchange_scattered_share * len(movable.parts)
 
 
 def _exchange(state: State, movable: MovableParts, hot: float, cold: float, writing: float) -> None:

@@ -31,6 +31,10 @@ GUIDED = 0.8
 #: The share of steps in which parts may make more room than is needed.
 GENEROUS = 0.3
 
+#: A block beyond the first costs so many times as much where a gang must lie in one: else plans
+#: that break this are soon the only ones that are met.
+FIRM = 3
+
 
 class Exchangeable(Protocol):
     """Parts and racks; see `MovableParts`."""
@@ -53,7 +57,8 @@ class Exchangeable(Protocol):
 
 
 class PartExchange:
-    """Moves parts between racks; `cost` is how many blocks owners use beyond their first.
+    """Moves parts between racks; `cost` is how many blocks owners use beyond their first, each of
+    them several times where parts must be in one.
 
     `best` is the least cost so far, and `found` are the racks of all parts there. The higher the
     `temperature`, the more readily a step is taken that uses more blocks. The `guided` share of the
@@ -93,7 +98,9 @@ class PartExchange:
         self._racks_in: dict[int, list[int]] = {}
         for at, rack in racks.items():
             self._racks_in.setdefault(rack.block, []).append(at)
-        self.cost = sum(len(self._used[owner]) - 1 for owner in self._owned)
+        firm = {part.owner for part in movable.parts if part.gang in movable.together}
+        self._each = {owner: FIRM if owner in firm else 1 for owner in self._owned}
+        self.cost = sum(n * (len(self._used[owner]) - 1) for owner, n in self._each.items())
         self.best = self.cost
         self.found = [part.rack for part in movable.parts]
 
@@ -218,14 +225,14 @@ class PartExchange:
                 used = self._used[part.owner]
                 if used[one] == 1:
                     del used[one]
-                    change -= 1
+                    change -= self._each[part.owner]
                 else:
                     used[one] -= 1
                 if other in used:
                     used[other] += 1
                 else:
                     used[other] = 1
-                    change += 1
+                    change += self._each[part.owner]
         return change
 
     def _holds(self, rack: int, units: int) -> bool:

@@ -81,18 +81,40 @@ def test_parts_of_unlike_nodes_come_closer_with_their_small_pods() -> None:
     assert not broken(snapshot, state, state.plan)
 
 
-def test_it_cools_while_parts_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The temperatures at which parts are exchanged."""
+    found: list[float] = []
+
     class Watched(PartExchange):
         def run(self, steps: int) -> bool:
-            seen.append(self.temperature)
+            found.append(self.temperature)
             return super().run(steps)
 
-    seen: list[float] = []
+    monkeypatch.setattr(exchange_stage, "PartExchange", Watched)
+    return found
+
+
+@pytest.mark.parametrize(("scattered_share", "begin"), [(0.0, 0.1), (1.0, 0.4)])
+def test_parts_that_lie_scattered_are_not_heated(
+    seen: list[float], scattered_share: float, begin: float
+) -> None:
+    state = begun(Instance("rack_parts", {"blocks": 4, "gangs": 60}, 2).snapshot())
+    state.parameters = replace(FEW_STEPS, exchange_scattered_share=scattered_share)
+    before = domains(state)
+    exchange_parts(state)
+    assert seen[0] == begin
+    assert seen[-1] == 0.1
+    assert domains(state) < before
+
+
+def test_it_cools_while_parts_are_exchanged(seen: list[float]) -> None:
     state = begun(Instance("rack_parts", {"blocks": 4, "gangs": 60}, 2).snapshot())
     state.parameters = replace(
-        FEW_STEPS, exchange_temperatures=((0.4, 0.25),), exchange_cooling_steps=10_000
+        FEW_STEPS,
+        exchange_temperatures=((0.4, 0.25),),
+        exchange_cooling_steps=10_000,
     )
-    monkeypatch.setattr(exchange_stage, "PartExchange", Watched)
     exchange_parts(state)
     assert len(seen) > 6
     assert seen[0] == 0.4
@@ -157,6 +179,8 @@ def test_a_gang_that_must_lie_in_one_block_is_missed_in_another() -> None:
     block = movable.racks[one.rack].block
     one.rack = next(at for at, rack in movable.racks.items() if rack.block != block)
     assert not exchange._keeps_together()
+    # It is not traded for a gang that only prefers one.
+    assert PartExchange(movable, seed=1, temperature=1.0).cost > exchange.cost + 1
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
