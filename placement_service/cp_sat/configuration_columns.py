@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -89,18 +90,10 @@ class ColumnModel:
         """
         columns = self._open(fixed) if fixed else self._columns(slack)
         goal = [(v.index, w) for v, w in terms]
-        model = LinearModel()
-        for low, *_, high in (v.domain for v in self.cp.proto.variables):
-            variable = model.variable(high)
-            if low:
-                model.row([(variable, 1)], least=low)
-        for column in columns:
-            use = model.variable(self._domains(column))
+        model = self._linear(columns)
+        for use, column in enumerate(columns, len(self.cp.proto.variables)):
             if column in fixed:
                 model.row([(use, 1)], least=fixed[column])
-        for row in (*linear_rows(self.cp), *self._rows_of_uses(columns)):
-            least = -math.inf if row.low is None else row.low
-            model.row(row.weights, least, math.inf if row.high is None else row.high)
         model.row(goal, **{"most" if maximize else "least": bound})
         found = model.whole(
             goal, maximize=maximize, seconds=seconds, nodes=nodes, beyond=beyond
@@ -109,6 +102,27 @@ class ColumnModel:
             return None
         counts = np.rint(found).astype(np.int64).tolist()
         return self._take(goal, columns, counts)
+
+    def keep(self, held: Mapping[int, Column], *, slack: int | None, seconds: float) -> bool:
+        """A solution under all that is held in which as many domains as possible hold what they are
+        `held` to hold, as HiGHS finds it before it branches; false if it finds none.
+
+        `slack` is as for `fill`. `domains` then has these as they are, and others as alike as
+        possible.
+        """
+        columns = list(dict.fromkeys([*held.values(), *self._columns(slack), *self._used]))
+        model = self._linear(columns)
+        times = Counter(held.values())
+        kept = []
+        for use, column in enumerate(columns, len(self.cp.proto.variables)):
+            if column in times:
+                kept.append((model.variable(times[column]), 1))
+                model.row([kept[-1], (use, -1)], most=0)
+        found = model.whole(kept, maximize=True, seconds=seconds, nodes=1).values
+        if found is None:
+            return False
+        counts = np.rint(found[: len(self.cp.proto.variables) + len(columns)]).astype(np.int64)
+        return self._take((), columns, counts.tolist(), held) is not None
 
     def refill(
         self,
@@ -196,6 +210,22 @@ class ColumnModel:
                 best, beyond, lacks = value, value, abs(bound - value)
         return best
 
+    def _linear(self, columns: Sequence[Column]) -> LinearModel:
+        """All that is held as a linear model; how often each column is used are its last
+        variables.
+        """
+        model = LinearModel()
+        for low, *_, high in (v.domain for v in self.cp.proto.variables):
+            variable = model.variable(high)
+            if low:
+                model.row([(variable, 1)], least=low)
+        for column in columns:
+            model.variable(self._domains(column))
+        for row in (*linear_rows(self.cp), *self._rows_of_uses(columns)):
+            least = -math.inf if row.low is None else row.low
+            model.row(row.weights, least, math.inf if row.high is None else row.high)
+        return model
+
     def _open(self, fixed: Mapping[Column, int]) -> list[Column]:
         """Columns for domains for which none is fixed, and those that are."""
         left = [len(s.domains) for s in self.configurations.signatures]
@@ -230,20 +260,35 @@ class ColumnModel:
                 yield Row((*asked, *holds), None, 0)
 
     def _take(
-        self, goal: Sequence[tuple[int, int]], columns: Sequence[Column], counts: Sequence[int]
+        self,
+        goal: Sequence[tuple[int, int]],
+        columns: Sequence[Column],
+        counts: Sequence[int],
+        held: Mapping[int, Column] = MappingProxyType({}),
     ) -> int | None:
         """Keeps a solution and returns its value; None where it uses more domains than there
-        are, as floats may.
+        are, as floats may. Domains hold what they `held`, as far as may be.
         """
         chosen = counts[: len(self.cp.proto.variables)]
         both = zip(columns, counts[len(chosen) :], strict=True)
         used = {column: times for column, times in both if times}
-        left = [list(s.domains) for s in self.configurations.signatures]
-        domains: dict[int, dict[int, int]] = {}
-        for column, times in used.items():
-            for _ in range(times):
-                if not left[column.signature]:
-                    return None
-                domains[left[column.signature].pop()] = dict(column.parts)
-        self.chosen, self._used, self.domains = chosen, used, domains
+        left = Counter(used)
+        domains: dict[int, Column] = {}
+        for domain, column in held.items():
+            if left[column]:
+                left[column] -= 1
+                domains[domain] = column
+        free = [[d for d in s.domains if d not in domains] for s in self.configurations.signatures]
+        for column in left.elements():
+            mine = free[column.signature]
+            if not mine:
+                return None
+            parts = Counter(dict(column.parts))
+            _, at = max(
+                ((parts & Counter(dict(held[d].parts))).total() if d in held else 0, i)
+                for i, d in enumerate(mine)
+            )
+            domains[mine.pop(at)] = column
+        self.chosen, self._used = chosen, used
+        self.domains = {domain: dict(column.parts) for domain, column in domains.items()}
         return sum(w * chosen[v] for v, w in goal)

@@ -8,7 +8,8 @@ parts in a domain get its nodes, and the rest of the gangs, such as small pods, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -24,8 +25,9 @@ from placement_service.heuristic.begun_gang import BegunGang
 from placement_service.heuristic.domain_choice import minimum_units
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.search.plan_columns import Parts, plan_parts
 from placement_service.search.slot_exchange import exchange_slots
-from placement_service.search.slots import GroupOf, Piece, RequirementUnits, Slots
+from placement_service.search.slots import Group, GroupOf, Piece, RequirementUnits, Slots
 
 #: A gang that must lie in one domain counts more than all that only prefer it.
 REQUIRED = 1000
@@ -48,12 +50,17 @@ class Realisation:
         self.topology = configurations.counting.topology
         self._groups: dict[int, list[list[Piece]]] = {}
 
-    def plan(self, filling: Filling, *, seconds: float, effort: float) -> Plan:
-        """The gangs of a filling that can be placed as it says."""
+    def plan(
+        self, filling: Filling, *, seconds: float, effort: float, near: Plan | None = None
+    ) -> Plan:
+        """The gangs of a filling that can be placed as it says, `near` where a plan has them."""
         every = self.problem.gangs
         gangs = [every[i] for i in filling.gangs if self._is_plain(every[i])]
         slots = Slots({d: dict(parts) for d, parts in filling.domains.items()})
-        self._give(slots, gangs, seconds, effort)
+        stay = self._stay(slots, gangs, near) if near else set()
+        late = time.monotonic() + seconds
+        if self._give(slots, [g for g in gangs if g.index not in stay], seconds, effort):
+            self._bring_together(slots, [g for g in gangs if self._must(g)], late)
         return self._place(slots, gangs)
 
     def _is_plain(self, gang: Gang) -> bool:
@@ -113,26 +120,57 @@ class Realisation:
 
     # --- gangs to places ------------------------------------------------------------
 
-    def _give(self, slots: Slots, gangs: list[Gang], seconds: float, effort: float) -> None:
-        """Slots for gangs: those that lie whole in a broad domain first, then the others. Where
-        gangs must lie in one and have slots in several, slots are exchanged.
+    def _stay(self, slots: Slots, gangs: list[Gang], near: Plan) -> set[GangIdx]:
+        """Slots for gangs where a plan has them; the gangs that have all theirs. What is no longer
+        there, they have near the others, except where all of a gang must lie in one place.
         """
-        late = time.monotonic() + seconds
+        parts = plan_parts(self.configurations, near)
+        torn: list[tuple[Gang, list[list[Piece]], set[int]]] = []
+        stay = set()
+        for gang in gangs:
+            if gang.index not in parts:
+                continue
+            kept, rest = Slots(slots.left), []
+            for pieces in self.groups(gang):
+                domain = _take_out(parts[gang.index], pieces)
+                if domain < 0 or not kept.take(gang.index, [pieces], [domain]):
+                    rest.append(pieces)
+            if rest and (self._must(gang) or not kept.given):
+                kept.give_all_back()
+                continue
+            slots.add(kept)
+            stay.add(gang.index)
+            if rest:
+                torn.append((gang, rest, set(kept.given)))
+        for gang, rest, domains in torn:
+            places = self._places(slots, self._broad(gang))
+            self._give_anywhere(slots, gang, rest, places, domains)
+        return stay
+
+    def _places(self, slots: Slots, level: int) -> list[list[int]]:
+        """The domains with slots, by place of a broad level; none without one."""
+        found: dict[int, list[int]] = {}
+        for domain in slots.left if level >= 0 else ():
+            found.setdefault(self._place_of(level, domain), []).append(domain)
+        return list(found.values())
+
+    def _give(self, slots: Slots, gangs: list[Gang], seconds: float, effort: float) -> bool:
+        """Slots for gangs: those that lie whole in a broad domain first, then the others. Returns
+        whether some that must lie in one have slots in several.
+        """
         places: list[Place] = []
         inside: list[list[int]] = []
         at_level: dict[int, list[int]] = {}
         for level in sorted({self._broad(g) for g in gangs} - {-1}):
-            by_place: dict[int, list[int]] = {}
-            for domain in slots.left:
-                by_place.setdefault(self._place_of(level, domain), []).append(domain)
-            at_level[level] = list(range(len(inside), len(inside) + len(by_place)))
-            inside += by_place.values()
-        for mine in inside:
+            mine = self._places(slots, level)
+            at_level[level] = list(range(len(inside), len(inside) + len(mine)))
+            inside += mine
+        for domains in inside:
             parts: dict[int, int] = {}
-            for domain in mine:
+            for domain in domains:
                 for k, n in slots.left[domain].items():
                     parts[k] = parts.get(k, 0) + n
-            every = set(mine)
+            every = set(domains)
             places.append(
                 Place(parts, frozenset(i for i, d in enumerate(inside) if every.issuperset(d)))
             )
@@ -153,11 +191,10 @@ class Realisation:
         for g in sorted(waiting.values(), key=lambda g: (not self._must(g), -g.value, g.index)):
             able_places = [inside[at] for at in at_level.get(self._broad(g), ())]
             if not self._must(g):
-                self._give_anywhere(slots, g, able_places)
+                self._give_anywhere(slots, g, self.groups(g), able_places)
             elif not any(slots.take(g.index, self.groups(g), one) for one in able_places):
                 torn = slots.take(g.index, self.groups(g), list(slots.left)) or torn
-        if torn:
-            self._bring_together(slots, [g for g in gangs if self._must(g)], late)
+        return torn
 
     def _bring_together(self, slots: Slots, gangs: list[Gang], late: float) -> None:
         """Slots in one place for each of these gangs; those for which there are none have none."""
@@ -168,22 +205,31 @@ class Realisation:
         for g in gangs:
             slots.drop_torn(g.index, partial(self._place_of, self._broad(g)))
 
-    def _give_anywhere(self, slots: Slots, gang: Gang, places: list[list[int]]) -> None:
-        """Slots in the places that have most of the parts of a gang."""
-        groups = self.groups(gang)
+    def _give_anywhere(
+        self,
+        slots: Slots,
+        gang: Gang,
+        groups: list[list[Piece]],
+        places: list[list[int]],
+        others: Collection[int] = (),
+    ) -> None:
+        """Slots for some groups of a gang, in places where it has `others`, then in those that have
+        most of these parts.
+        """
         if not groups:
             return
         rest = list(groups)
         taken = Slots(slots.left)
-        for inside in sorted(places, key=lambda inside: -self._fitting(slots, groups, inside)):
+
+        def rank(inside: list[int]) -> tuple[bool, int]:
+            return set(inside).isdisjoint(others), -self._fitting(slots, groups, inside)
+
+        for inside in sorted(places, key=rank):
             rest = [g for g in rest if not taken.take(gang.index, [g], inside)]
         if taken.take(gang.index, rest, list(slots.left)):
-            for domain, mine in taken.given.items():
-                slots.given.setdefault(domain, []).extend(mine)
+            slots.add(taken)
         else:
-            for domain, mine in taken.given.items():
-                for one in mine:
-                    slots.give_back(domain, one.pieces)
+            taken.give_all_back()
 
     @staticmethod
     def _fitting(slots: Slots, groups: list[list[Piece]], inside: list[int]) -> int:
@@ -280,3 +326,13 @@ class Realisation:
             if fits and used < gang.demands[d].count:
                 return DemandIdx(d)
         return None
+
+
+def _take_out(parts: Parts, pieces: Group) -> int:
+    """Takes pieces out of the parts of a gang; the domain where they are, -1 if none has them."""
+    kinds = Counter(piece.kind for piece in pieces)
+    for domain in sorted({domain for domain, _ in parts}):
+        if all(parts[domain, k] >= n for k, n in kinds.items()):
+            parts.subtract({(domain, k): n for k, n in kinds.items()})
+            return domain
+    return -1

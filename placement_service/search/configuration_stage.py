@@ -7,15 +7,18 @@ units share domains with several types of nodes, they allow more than fits in ea
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
-from placement_service.cp_sat.configuration_master import ConfigurationMaster
+from placement_service.cp_sat.configuration_lp import Column
+from placement_service.cp_sat.configuration_master import ConfigurationMaster, Filling
 from placement_service.cp_sat.solving import Var, span
 from placement_service.entities.solution import TierName
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.orders import orders
 from placement_service.search.configuration_plan import Realisation
 from placement_service.search.incumbent import State
-from placement_service.search.lexicographic import descend
+from placement_service.search.lexicographic import descend, keep
 from placement_service.search.plan_columns import plan_columns
 
 
@@ -29,12 +32,18 @@ def settle_configurations(state: State, *, assigned: bool = False) -> bool:
     if found is None:
         return False
     state.phase = "configure"
+    begun, worth = state.plan, state.worth
+    held = plan_columns(found, begun)
     with state.ground.configuration_master() as master:
-        for column in plan_columns(found, state.plan):
+        for column in held.values():
             master.columns.lp.add(column)
         descent = Configuring(state, master)
         descend(state.goals, master, descent.settle)
-    descent.realise()
+        descent.realise()
+        at = state.topology
+        if state.worth.values[at] > worth.values[at]:
+            # More gangs got room, and lie in more domains. Few domains need to hold anything else.
+            descent.realise_near(begun, held)
     return descent.helped
 
 
@@ -155,14 +164,34 @@ class Configuring:
 
     def realise(self) -> None:
         """Makes plans of the last result."""
-        state, p = self.state, self.state.parameters
+        state = self.state
         if not self._fresh or self.master.filling is None or state.left <= 0:
             return
         self._fresh = False
+        self._realise(self.master.filling)
+
+    def realise_near(self, begun: Plan, held: Mapping[int, Column]) -> None:
+        """Makes a plan that reaches as much before topology, and leaves most domains as they were
+        `held` when it was `begun`.
+        """
+        state, p = self.state, self.state.parameters
+        seconds = state.at_most(state.left * p.configuration_near_share)
+        if seconds < p.configuration_near_seconds:
+            return
+        for goal, reached in zip(state.goals[: state.topology], state.worth.enough, strict=False):
+            keep(goal, self.master, reached)
+        slack = int(p.configuration_slack * state.bounds[0])
+        if self.master.columns.keep(held, slack=slack, seconds=seconds):
+            assert self.master.filling is not None
+            self._realise(self.master.filling, begun)
+
+    def _realise(self, filling: Filling, near: Plan | None = None) -> None:
+        state, p = self.state, self.state.parameters
         plan = self._realisation.plan(
-            self.master.filling,
+            filling,
             seconds=state.at_most(state.left / 4),
             effort=p.configuration_assignment_effort,
+            near=near,
         )
         built = state.builder.build(
             orders(state.problem).required_first, start=plan, until=state.deadline

@@ -73,6 +73,10 @@ class SearchParameters:
     configuration_brief_share: float = 0.6
     configuration_effort: float = 3.0
     configuration_assignment_effort: float = 0.3
+    #: The share of the time in which most domains are to hold what they held before; with fewer
+    #: seconds nothing is found.
+    configuration_near_share: float = 0.5
+    configuration_near_seconds: float = 1.0
     #: Where that lacks more, a dive, at once where it lacks such a share of the bound: its share of
     #: the time else, columns to begin with, and the shares of the domains that are left open.
     configuration_far: float = 0.01

@@ -11,23 +11,34 @@ from collections.abc import Iterator, Sequence
 
 from placement_service.bounds.configurations import Configurations
 from placement_service.cp_sat.configuration_lp import Column, PartsOfKind
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
 
+#: Parts of gangs that wait, by domain and kind.
+Parts = Counter[tuple[int, int]]
 
-def plan_columns(found: Configurations, plan: Plan) -> Iterator[Column]:
+
+def plan_columns(found: Configurations, plan: Plan) -> dict[int, Column]:
     """A column for each domain that holds parts of gangs that wait."""
     held: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    place_of = found.counting.problem.levels[found.level].place_of.tolist()
-    for index, units in plan.items():
-        gang = found.counting.problem.gangs[index]
-        for domain, kind in _parts(found, gang, units, place_of):
-            held[domain][kind] += 1
-    for g, signature in enumerate(found.signatures):
-        for domain in signature.domains:
-            if domain in held:
-                parts = sorted(held[domain].items())
-                yield Column(g, tuple(PartsOfKind(k, n) for k, n in parts))
+    for parts in plan_parts(found, plan).values():
+        for (domain, kind), count in parts.items():
+            held[domain][kind] += count
+    return {
+        domain: Column(g, tuple(PartsOfKind(k, n) for k, n in sorted(held[domain].items())))
+        for g, signature in enumerate(found.signatures)
+        for domain in signature.domains
+        if domain in held
+    }
+
+
+def plan_parts(found: Configurations, plan: Plan) -> dict[GangIdx, Parts]:
+    """The parts of each gang that has any."""
+    problem = found.counting.problem
+    place_of = problem.levels[found.level].place_of.tolist()
+    every = {i: Counter(_parts(found, problem.gangs[i], u, place_of)) for i, u in plan.items()}
+    return {index: parts for index, parts in every.items() if parts}
 
 
 def _parts(

@@ -65,6 +65,18 @@ class Slots:
             self.given.setdefault(domain, []).append(GroupOf(gang, mine))
         return True
 
+    def add(self, others: Slots) -> None:
+        """What was taken as `others` from the slots that are left here."""
+        for domain, mine in others.given.items():
+            self.given.setdefault(domain, []).extend(mine)
+
+    def give_all_back(self) -> None:
+        """Nobody has any slots here any longer."""
+        for domain, mine in self.given.items():
+            for one in mine:
+                self.give_back(domain, one.pieces)
+        self.given = {}
+
     def give_back(self, domain: int, pieces: Group) -> None:
         """Slots that nobody has any longer."""
         for piece in pieces:

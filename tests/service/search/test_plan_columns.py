@@ -36,7 +36,7 @@ def test_what_domains_hold_fits_there_and_reaches_what_the_plan_admits(snapshot:
     found = state.configurations
     assume(found is not None)
     assert found is not None
-    columns = list(plan_columns(found, state.plan))
+    columns = list(plan_columns(found, state.plan).values())
 
     used = Counter(column.signature for column in columns)
     assert all(n <= len(found.signatures[g].domains) for g, n in used.items())
@@ -62,7 +62,7 @@ def test_fillings_begin_with_what_the_plan_has() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
     state = begun(snapshot)
     assert state.configurations is not None
-    columns = set(plan_columns(state.configurations, state.plan))
+    columns = set(plan_columns(state.configurations, state.plan).values())
     count(state)
     settle_configurations(state)
     with state.ground.configuration_master() as master:
