@@ -79,7 +79,7 @@ class ExactVariables:
             self.pod_classes,
             [count[s] for s in self.pod_classes],
             self._levels(),
-            self._marks(),
+            [*self._marks(), self._told_apart(free, parameters.told_apart)],
             parameters,
             until,
         )
@@ -133,6 +133,28 @@ class ExactVariables:
                 if s.required >= 0 and is_single(g, s):
                     marks.append(problem.levels[s.required].domain >= 0)
         return marks
+
+    def _told_apart(self, free: Ints, most: int) -> Ints:
+        """A number for each node that is looked at alone [N], 0 for others.
+
+        These are homes of gangs that may move, with room for more of their pods than run there:
+        how many of these pods a class of such nodes has does not say whether each is at home.
+        With more than `most` variables for them they are not told apart, which is looser.
+        """
+        request = self.problem.request
+        found = {
+            home.node
+            for g in self.gangs
+            for home in g.home
+            if g.keeps
+            and (
+                free[home.node] >= (home.units + 1) * request[g.demands[home.demand].pod_class]
+            ).all()
+        }
+        result = np.zeros(self.problem.node_count, dtype=np.int64)
+        if len(found) * sum(len(g.demands) for g in self.gangs) <= most:
+            result[sorted(found)] = np.arange(1, len(found) + 1)
+        return result
 
     def _units(self) -> None:
         for g in self.gangs:

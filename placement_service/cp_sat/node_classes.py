@@ -100,15 +100,15 @@ def classify(
     pod_classes: Sequence[int],
     demand: Sequence[int],
     levels: Sequence[int],
-    marks: Sequence[Bools],
+    marks: Sequence[Bools | Ints],
     parameters: ModelParameters = MODEL_DEFAULTS,
     until: float = math.inf,
 ) -> tuple[NodeClass, ...]:
     """Classes of some nodes for units of some pod classes.
 
     `demand[k]` is how many units of the k-th pod class there are at all, `levels` are those whose
-    places matter, `marks` further masks [N] that distinguish nodes. Nodes on which nothing fits are
-    left out. Raises OutOfTime where that is not known by `until`.
+    places matter, `marks` further masks or numbers [N] that distinguish nodes. Nodes on which
+    nothing fits are left out. Raises OutOfTime where that is not known by `until`.
     """
     rows = np.array(pod_classes, dtype=np.int64)
     used = np.flatnonzero(problem.request[rows].any(axis=0))

@@ -25,6 +25,10 @@ class ModelParameters:
     #: Up to so many parts of which no domain holds two are distinguished.
     large_parts: int = 60
 
+    #: Variables of the exact model for homes of pods that may move, up to which each node is
+    #: looked at alone.
+    told_apart: int = 6_000
+
     #: Variables of the victim model for places of units that move and that nobody waiting asks for.
     moved_units: int = 12_000
 

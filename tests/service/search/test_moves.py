@@ -41,6 +41,14 @@ def test_one_move_joins_two_halves() -> None:
     assert result.solution.proven
 
 
+def test_pods_of_a_gang_on_alike_nodes_are_not_at_home_where_they_join_on_one_of_these() -> None:
+    """One of the two would do, but its gang moves whole."""
+    nodes = (node("n0", used=4), node("n1", used=4))
+    result = answer(Snapshot(nodes, (running("a", "n0", "n1"), urgent(gpus=8))), REPACK)
+    assert result.evicted() == ["a", "a"]
+    assert result.solution.proven
+
+
 def young(gang: PodGang) -> PodGang:
     return replace(gang, start=1000, minimum_run_time=600)
 
