@@ -12,6 +12,7 @@ from placement.cli.main import main
 from placement.testing import serve
 from tests.kubernetes.build import container, kai_pod_group, node, pod, thing
 
+BLOCK = "topology.example.com/block"
 RACK = "topology.example.com/rack"
 ZONE = "topology.example.com/zone"
 
@@ -79,3 +80,28 @@ def test_a_domain_to_add_is_named_by_its_path_or_where_that_is_clear_by_its_valu
     else:
         assert main(asked) == 0
         assert json.loads(capsys.readouterr().out)["room"]["freeDomains"][RACK] == 5
+
+
+def test_a_level_is_relaxed_to_paths_also_where_its_own_label_says_the_same(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [
+        node(f"{r}-{i}", labels={ZONE: z, BLOCK: "b", RACK: r})
+        for z, r in (("p", "r0"), ("p", "r1"), ("q", "r2"))
+        for i in range(2 if z == "q" else 1)
+    ]
+    levels = [{"nodeLabel": ZONE}, {"nodeLabel": BLOCK}, {"nodeLabel": RACK}]
+    topology = thing("Topology", "kai.scheduler/v1alpha1", "t", spec={"levels": levels})
+    wanted = {"topology": "t", "requiredTopologyLevel": RACK}
+    wide = kai_pod_group("wide", minMember=3, topologyConstraint=wanted)
+    member = {"annotations": {"pod-group-name": "wide"}}
+    pods = [pod(f"wide-{i}", metadata=member, containers=[container(gpu="8")]) for i in range(3)]
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [*nodes, topology, wide, *pods]})
+    )
+    asked = ["explain", "--gang", "ml/wide", "-f", str(path), "--server", server, "-o", "json"]
+    assert main(asked) == 0
+    remedies = {one["kind"]: one for one in json.loads(capsys.readouterr().out)["remedies"]}
+    # The block "b" of each zone has two nodes.
+    assert remedies["RELAX"]["to"] is None

@@ -38,9 +38,13 @@ class LabelPaths:
         `levels` are the labels of the whole topology from broad to narrow, `level` one of
         them. Several labels for one level are joined by `EITHER`.
         """
-        path = tuple(levels[: levels.index(level) + 1])
+        place = levels.index(level)
+        path = tuple(levels[: place + 1])
         known = (topology, *levels, level)
         if known not in self._keys:
+            if place:
+                # Who requires a level may be offered those above it.
+                self.key(topology, levels, levels[place - 1])
             if self._says_the_same(path, levels):
                 self._keys[known] = level
             else:
