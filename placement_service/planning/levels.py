@@ -2,7 +2,7 @@
 
 A level is a node label key. A request names levels only in packing scopes, so the order
 comes from the nodes: of two levels the finer one has more domains, and lies inside the
-coarser one when no domain of it is in two domains of that.
+coarser one when no domain of it is in two domains of that, or in part in none.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from placement_service.entities.request import HOSTNAME, Snapshot
 
 _WELL_KNOWN: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
+#: Labels that begin like this are levels.
+_TOPOLOGY: Final = "topology."
+
 
 def levels_of(
     snapshot: Snapshot, named: Iterable[str] = (), *, akin: bool = True
@@ -21,7 +24,8 @@ def levels_of(
     """The levels of a cluster, coarse ones first.
 
     Those `named`, those that gangs use, the well-known ones, the host name, and if `akin` labels
-    that share the prefix of one of them (``topology.example.com/``). Only what nodes carry.
+    that share the prefix of one of them (``example.com/``) or begin with ``topology.``. Only what
+    nodes carry.
     """
     candidates = dict.fromkeys(named)
     for gang in snapshot.gangs:
@@ -33,7 +37,8 @@ def levels_of(
     keys = dict.fromkeys(key for labels, _ in snapshot.columns.labels.counts() for key in labels)
     keys[HOSTNAME] = None
     for key in keys if akin else ():
-        if "/" in key and key.partition("/")[0] in prefixes:
+        prefix, slash, _ = key.partition("/")
+        if slash and (prefix in prefixes or prefix.startswith(_TOPOLOGY)):
             candidates[key] = None
     candidates.update(dict.fromkeys((*_WELL_KNOWN, HOSTNAME)))
     counts = {
@@ -44,13 +49,14 @@ def levels_of(
 
 
 def inside(snapshot: Snapshot, fine: str, coarse: str) -> bool:
-    """Whether every domain of `fine` lies in one domain of `coarse`."""
+    """Whether every domain of `fine` lies in one domain of `coarse`, or outside of all, and some
+    in one."""
     above: dict[str, str | None] = {}
     values = snapshot.columns.label(fine), snapshot.columns.label(coarse)
     for value, over in zip(*values, strict=True):
         if value is not None and above.setdefault(value, over) != over:
             return False
-    return bool(above) and None not in above.values()
+    return any(value is not None for value in above.values())
 
 
 def coarser(snapshot: Snapshot, level: str, levels: Sequence[str]) -> list[str]:

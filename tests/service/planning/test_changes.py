@@ -89,7 +89,9 @@ def test_a_node_that_is_added_has_no_trouble_of_its_model() -> None:
     assert (added.requested, added.labels) == ({}, {HOSTNAME: "new"})
 
 
-def test_a_domain_of_which_a_node_is_in_no_broader_one_lies_inside_none() -> None:
-    nodes = node("n0", rack="r0", block="b0"), node("n1", rack="r1")
-    assert inside(Snapshot(nodes[:1], ()), "rack", "block")
-    assert not inside(Snapshot(nodes, ()), "rack", "block")
+def test_domains_in_no_broader_one_do_not_hide_that_others_lie_in_one() -> None:
+    in_block, in_none = node("n0", rack="r0", block="b0"), node("n1", rack="r1")
+    assert inside(Snapshot((in_block, in_none), ()), "rack", "block")
+    assert not inside(Snapshot((in_none,), ()), "rack", "block")
+    # A rack that is in a block only in part.
+    assert not inside(Snapshot((in_block, node("n2", rack="r0")), ()), "rack", "block")

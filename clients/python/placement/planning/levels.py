@@ -2,7 +2,7 @@
 
 A level is a node label key. A request names levels only in packing scopes, so the order
 comes from the nodes: of two levels the finer one has more domains, and lies inside the
-coarser one when no domain of it is in two domains of that.
+coarser one when no domain of it is in two domains of that, or in part in none.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from placement.v1 import ComputePlacementRequest, Node
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _WELL_KNOWN: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+
+#: Labels that begin like this are levels.
+_TOPOLOGY: Final = "topology."
 
 
 def label(node: Node, key: str) -> str | None:
@@ -37,7 +40,8 @@ def levels_of(request: ComputePlacementRequest, named: Iterable[str]) -> tuple[s
     """The levels of a cluster, coarse ones first.
 
     Those `named`, those that gangs use, the well-known ones, the host name, and labels that
-    share the prefix of one of them (``topology.example.com/``). Only what nodes carry.
+    share the prefix of one of them (``example.com/``) or begin with ``topology.``. Only what nodes
+    carry.
     """
     candidates = dict.fromkeys(named)
     for gang in request.gangs:
@@ -48,8 +52,9 @@ def levels_of(request: ComputePlacementRequest, named: Iterable[str]) -> tuple[s
     }
     for node in request.snapshot.nodes:
         for key in node.labels:
-            if key not in candidates and key.partition("/")[0] in prefixes and "/" in key:
-                candidates[key] = None
+            prefix, slash, _ = key.partition("/")
+            if slash and (prefix in prefixes or prefix.startswith(_TOPOLOGY)):
+                candidates.setdefault(key)
     candidates.update(dict.fromkeys((*_WELL_KNOWN, HOSTNAME)))
     counts = {key: len(domains(request, key)) for key in candidates if key}
     there = [key for key in counts if counts[key]]
@@ -58,7 +63,8 @@ def levels_of(request: ComputePlacementRequest, named: Iterable[str]) -> tuple[s
 
 
 def inside(request: ComputePlacementRequest, fine: str, coarse: str) -> bool:
-    """Whether every domain of `fine` lies in one domain of `coarse`."""
+    """Whether every domain of `fine` lies in one domain of `coarse`, or outside of all, and some
+    in one."""
     above: dict[str, str | None] = {}
     for node in request.snapshot.nodes:
         value = label(node, fine)
@@ -66,7 +72,7 @@ def inside(request: ComputePlacementRequest, fine: str, coarse: str) -> bool:
             node, coarse
         ):
             return False
-    return bool(above) and None not in above.values()
+    return any(value is not None for value in above.values())
 
 
 def coarser(request: ComputePlacementRequest, level: str, levels: Sequence[str]) -> list[str]:
