@@ -32,6 +32,7 @@ from placement_service.heuristic.orders import (
     orders,
     widest_first,
 )
+from placement_service.heuristic.pace import NoTimeForAll
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims import make_room, place_again
 
@@ -93,22 +94,31 @@ def first_answer(
             best = _better(problem, best, builder.build(order, start=home))
     if home:
         # The gang with least choice first.
-        first, second = narrowest_first(problem), widest_first(problem)
+        narrowest = narrowest_first(problem)
         several_move = _several_move(problem)
 
         def in_turn(gang: Gang) -> tuple[int, ...]:
-            return (builder.turn[gang.index], *first(gang))
+            return (builder.turn[gang.index], *narrowest(gang))
 
+        # Without moves those that come first by the goals may lose their room to others.
+        turns = [narrowest, widest_first(problem) if several_move else in_turn]
         if several_move:
             # What counts most is who finds free nodes, so all are placed at once.
-            best = _better(problem, best, _jointly(builder, first, soon=half, until=deadline))
-        if not _has_all(problem, best) and time.monotonic() <= builder.until:
-            best = _better(problem, best, _with_victims(builder, home, first, until=deadline))
-            # Without moves those that come first by the goals may have lost their room to others.
-            again = second if several_move else in_turn
-            good = enough(best) or (not several_move and _has_all(problem, best))
-            if not good and time.monotonic() <= half:
-                best = _better(problem, best, _with_victims(builder, home, again, until=deadline))
+            best = _better(problem, best, _jointly(builder, narrowest, soon=half, until=deadline))
+        elif _asks_for_more(problem):
+            turns.reverse()
+        waits, begin_by = not _has_all(problem, best), builder.until
+        for order in turns:
+            if not waits or time.monotonic() > begin_by:
+                break
+            # Where there is not time for all, those come first that the goals name first.
+            all_of_them = order is narrowest and not several_move and order is not turns[-1]
+            try:
+                found = _with_victims(builder, home, order, until=deadline, all_of_them=all_of_them)
+            except NoTimeForAll:
+                continue
+            best, begin_by = _better(problem, best, found), half
+            waits = not enough(best) and (several_move or not _has_all(problem, best))
         if _has_all(problem, best):
             return to_solution(problem, best)
     if home and time.monotonic() < deadline:
@@ -133,9 +143,12 @@ def _own_nodes_first(builder: Builder, order: Order) -> Order | None:
     return (lambda gang: (gang.index not in mine, order(gang))) if mine else None
 
 
-def _with_victims(builder: Builder, home: Plan, order: TurnOrder, *, until: float) -> Plan | None:
+def _with_victims(
+    builder: Builder, home: Plan, order: TurnOrder, *, until: float, all_of_them: bool
+) -> Plan | None:
     """Room for all waiting gangs, where nothing has moved yet."""
-    return _filled(builder, make_room(builder, home, order, until=until))
+    opened = make_room(builder, home, order, until=until, all_of_them=all_of_them)
+    return _filled(builder, opened)
 
 
 def _jointly(builder: Builder, order: TurnOrder, *, soon: float, until: float) -> Plan | None:
@@ -162,6 +175,13 @@ def _has_all(problem: Problem, plan: Plan) -> bool:
 def _better(problem: Problem, best: Plan, plan: Plan | None) -> Plan:
     """The other plan if it is better than the best so far."""
     return best if plan is None else max(best, plan, key=lambda p: worth(problem, p).rank)
+
+
+def _asks_for_more(problem: Problem) -> bool:
+    """Whether those that wait ask for more GPUs than there are if all go that may."""
+    waiting = (d for g in problem.pending if not g.home for d in g.demands)
+    asked = sum(int(problem.gpus[d.pod_class]) * d.count for d in waiting)
+    return asked > int(problem.node_gpus_free.sum())
 
 
 def _several_move(problem: Problem) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from itertools import compress
 from operator import is_not
 from typing import NamedTuple
@@ -23,6 +24,21 @@ class Cost(NamedTuple):
     value: tuple[int, ...]
     extras: int
     pods: int
+
+
+@dataclass(slots=True)
+class _Losses:
+    """A cost that is added up."""
+
+    value: list[int]
+    extras: int = 0
+    pods: int = 0
+
+    def copy(self) -> _Losses:
+        return _Losses([*self.value], self.extras, self.pods)
+
+    def cost(self) -> Cost:
+        return Cost(tuple(self.value), self.extras, self.pods)
 
 
 class VictimPlan:
@@ -65,6 +81,10 @@ class VictimPlan:
         self._requirement_of: dict[GangIdx, list[int]] = {}
         priorities = sorted({g.priority for g in self.problem.gangs if g.home}, reverse=True)
         self._rank = {priority: rank for rank, priority in enumerate(priorities)}
+        #: What the plan costs.
+        self._losses = _Losses([0] * len(priorities))
+        for index in self.away:
+            self._count(self._losses, index, plan.get(index, ()))
 
     def go_home(self, gangs: Collection[GangIdx] | None = None) -> bool:
         """Brings gangs that are away home where there is room, all or some of them; returns
@@ -109,6 +129,8 @@ class VictimPlan:
                 self.residual.take_units(gang, after)
                 queues.charge(gang, before, -1)
                 queues.charge(gang, after)
+                self._count(self._losses, index, before, -1)
+                self._count(self._losses, index, after)
                 away = _is_away(gang, after)
                 (self.away.add if away else self.away.discard)(index)
                 # A gang that was moved stays where it is now.
@@ -116,24 +138,30 @@ class VictimPlan:
         self.plan = plan
 
     def cost(self, plan: Plan, changed: Iterable[GangIdx]) -> Cost:
-        """The cost of a plan that differs from the best so far in some gangs."""
-        value = [0] * len(self._rank)
-        extras = pods = 0
-        for index in self.away.union(changed):
-            gang = self.problem.gangs[index]
-            units = plan.get(index, ())
-            if units is gang.home or not gang.home or units == gang.home:
-                continue
-            if self.moves:
-                pods += self._at_home[index] - sum(kept_by_demand(gang, units).values())
-                continue
-            lost = self._lost_of(index, units)
-            pods += lost
-            if index in plan:
-                extras += lost
-            else:
-                value[self._rank[gang.priority]] += gang.value
-        return Cost(tuple(value), extras, pods)
+        """The cost of a plan that differs from this one in some gangs at most."""
+        losses = self._losses.copy()
+        for index in changed:
+            before, after = self.plan.get(index, ()), plan.get(index, ())
+            if before is not after:
+                self._count(losses, index, before, -1)
+                self._count(losses, index, after)
+        return losses.cost()
+
+    def _count(self, losses: _Losses, index: GangIdx, units: Units, sign: int = 1) -> None:
+        """Counts what is lost where only these units of a gang are there."""
+        gang = self.problem.gangs[index]
+        if units is gang.home or not gang.home or units == gang.home:
+            return
+        if self.moves:
+            kept = sum(kept_by_demand(gang, units).values())
+            losses.pods += sign * (self._at_home[index] - kept)
+            return
+        lost = sign * self._lost_of(index, units)
+        losses.pods += lost
+        if units:
+            losses.extras += lost
+        else:
+            losses.value[self._rank[gang.priority]] += sign * gang.value
 
     def _lost_of(self, index: GangIdx, units: Units) -> int:
         """How many units of a gang are no longer anywhere."""

@@ -22,6 +22,7 @@ Rights to use the room of others are not checked here: room that a gang may not 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -37,6 +38,7 @@ from placement_service.heuristic.clearing import Clearing
 from placement_service.heuristic.domain_assignment import least_assignment
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.orders import TurnOrder, narrowest_first
+from placement_service.heuristic.pace import MOST_BEHIND, NoTimeForAll, Pace
 from placement_service.heuristic.plan_builder import Builder, bases_first
 from placement_service.heuristic.victim_plan import Cost, VictimPlan
 from placement_service.heuristic.victim_prices import Floats, NodePrices, slots_lacking
@@ -76,10 +78,14 @@ class _Need(NamedTuple):
     level: int
 
 
-def make_room(builder: Builder, plan: Plan, order: TurnOrder, *, until: float) -> Plan:
+def make_room(
+    builder: Builder, plan: Plan, order: TurnOrder, *, until: float, all_of_them: bool = False
+) -> Plan:
     """The plan with gangs that wait placed in the room of victims, as far as time allows, those
     first that `order` says. With moves the placed gangs are then placed once more, each beside all
     the others.
+
+    Raises NoTimeForAll where it is about `all_of_them`, and most would find none.
     """
     waiting = [g for g in builder.problem.pending if not g.home and g.index not in plan]
     if not waiting:
@@ -88,7 +94,7 @@ def make_room(builder: Builder, plan: Plan, order: TurnOrder, *, until: float) -
     waiting.sort(key=order)
     waiting = bases_first(waiting)
     try:
-        search.make_room_for(waiting, until)
+        search.make_room_for(waiting, until, all_of_them=all_of_them)
         if search.now.moves:
             search.place_again(waiting, until)
         else:
@@ -145,13 +151,22 @@ class _Search:
         self._meant: dict[GangIdx, int] = {}
         #: What gangs ask for that found no room since victims left the last time.
         self._hopeless: set[object] = set()
+        #: When no other domain is tried for a gang that has found one.
+        self._soon = math.inf
 
-    def make_room_for(self, gangs: Sequence[Gang], until: float) -> None:
+    def make_room_for(
+        self, gangs: Sequence[Gang], until: float, *, all_of_them: bool = False
+    ) -> None:
         """Places gangs, each in the domain where that costs least, if victims are enough."""
         if not self.now.moves:
             # With moves gangs are placed once more anyway, and that does better.
             self._choose_domains([g for g in gangs if not g.begins_anew])
-        for gang in gangs:
+        pace = Pace(len(gangs), until, self.problem.policy)
+        for k, gang in enumerate(gangs):
+            behind = pace.behind(len(gangs) - k)
+            if all_of_them and behind > MOST_BEHIND:
+                raise NoTimeForAll
+            self._soon = pace.share(len(gangs) - k) if behind > 1 else math.inf
             if gang.index in self._meant:
                 # A domain is kept for it.
                 self._hopeless.clear()
@@ -327,7 +342,7 @@ class _Search:
         self._stuck = set(self._spared)
         left = MOST_DOMAINS
         for nodes in self._domains(gang, prices):
-            if time.monotonic() > until or not left:
+            if not left or time.monotonic() > (until if best is None else min(until, self._soon)):
                 break
             left -= 1
             found = self._within(gang, nodes, prices)
