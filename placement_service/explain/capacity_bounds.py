@@ -172,9 +172,14 @@ class Regions(NamedTuple):
 
 
 class Headroom:
-    """Counts on one state of the nodes, which must be as it was at each call."""
+    """Counts on one state of the nodes, which must be as it was at each call. With `many_devices`
+    more pods count than fit the devices of nodes.
+    """
 
-    def __init__(self, kinds: Kinds, residual: ResidualCapacity) -> None:
+    def __init__(
+        self, kinds: Kinds, residual: ResidualCapacity, *, many_devices: bool = False
+    ) -> None:
+        self._many_devices = many_devices
         self.kinds = kinds
         self.problem = kinds.problem
         self.residual = residual
@@ -192,7 +197,16 @@ class Headroom:
         """Whether `most` is not only an upper bound but what fits."""
         kinds = {k.number: k for need in needs for k, _ in need.kinds}
         alone = all(len(need.kinds) == 1 for need in needs)
-        return alone and len(kinds) == 1 and not any(self._special(k) for k in kinds.values())
+        return (
+            alone
+            and len(kinds) == 1
+            and not any(self._special(k) for k in kinds.values())
+            and not (self._many_devices and any(map(self._wants_devices, kinds.values())))
+        )
+
+    def _wants_devices(self, kind: Kind) -> bool:
+        """Whether its pods take of columns that are no resources, as all do that want devices."""
+        return bool((self.problem.rule_columns & (kind.request > 0)).any())
 
     def most(
         self, needs: Needs, level: int, company: frozenset[ClassIdx], *, bare: bool = False

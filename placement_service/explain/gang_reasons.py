@@ -22,6 +22,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
@@ -39,7 +40,7 @@ from placement_service.explain.queue_reasons import QueueReasons
 from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
 from placement_service.explain.reservation_reasons import ReservationReasons
 from placement_service.explain.volume_reasons import with_claims
-from placement_service.formulation.plan import from_solution, home_plan
+from placement_service.formulation.plan import Plan, from_solution, home_plan
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
@@ -93,6 +94,31 @@ def _nobody_waits(problem: Problem, solution: Solution, score: Score) -> bool:
     return extras == every and all(gang.placed for gang in score.gangs)
 
 
+class _Counts(NamedTuple):
+    """What counting is about: a problem, before a plan and after it."""
+
+    shortfalls: Shortfalls
+    empty: Headroom
+    after: Headroom
+    plan: Plan
+
+    def gang(self, gang: Gang) -> Gang:
+        """A gang as it is in this problem."""
+        return self.shortfalls.problem.gangs[gang.index]
+
+
+def _looser_counts(
+    snapshot: Snapshot, looser: Problem, rules: NodeRules, solution: Solution
+) -> _Counts:
+    """Counts in a problem where more pods fit the devices of nodes than do."""
+    kinds, plan = Kinds(snapshot, looser, rules), from_solution(looser, solution)
+    empty = Headroom(kinds, ResidualCapacity(looser), many_devices=True)
+    after = empty
+    if plan:
+        after = Headroom(kinds, residual_after(looser, plan), many_devices=True)
+    return _Counts(Shortfalls(kinds), empty, after, plan)
+
+
 class _Explainer:
     """Explains one answer; remembers what gangs have in common."""
 
@@ -123,11 +149,16 @@ class _Explainer:
         self.after = (
             Headroom(kinds, residual_after(problem, self.plan)) if self.plan else self.empty
         )
+        #: What is counted: never less than there is. Trials are those of the problem.
+        self._counts = _Counts(self.shortfalls, self.empty, self.after, self.plan)
+        if problem.few_devices and problem.relaxation is not None:
+            self._counts = _looser_counts(snapshot, problem.relaxation, rules, solution)
         self._levels = LevelReasons(snapshot, problem)
         self._queue_names = {q.name for q in snapshot.queues}
         self._reserved = ReservationReasons(snapshot, problem, rules, deadline)
         self._queues = QueueReasons(problem, self.plan)
-        self._extras = Extras(self.shortfalls, self.after, solution, self.plan)
+        counts = self._counts
+        self._extras = Extras(counts.shortfalls, counts.after, solution, counts.plan)
         self._builder: Builder | None = None
         self._rivals: Rivals | None = None
         self._counted: dict[object, tuple[list[Finding], list[Finding]]] = {}
@@ -189,9 +220,11 @@ class _Explainer:
         if self._queues.beside(gang):
             # It does not lack room.
             return
-        alone = self.shortfalls.failures(gang, self.empty)
-        same = self.after is self.empty
-        beside = alone if same else self.shortfalls.failures(gang, self.after)
+        counts = self._counts
+        mine = counts.gang(gang)
+        alone = counts.shortfalls.failures(mine, counts.empty)
+        same = counts.after is counts.empty
+        beside = alone if same else counts.shortfalls.failures(mine, counts.after)
         self._counted[key] = (alone, beside)
 
     def unplaced(self, gang: Gang) -> Reasons:
@@ -228,15 +261,16 @@ class _Explainer:
 
     def extras(self, gang: Gang) -> Reasons:
         """Why pods of a placed gang beyond its minimum wait."""
-        if not self._extras.waiting(gang):
+        mine = self._counts.gang(gang)
+        if not self._extras.waiting(mine):
             return ()
         standing = self._standing(gang)
         if standing:
-            return self._extras.refused(gang, standing)
-        short = self._queues.extras(gang, self._extras.waiting_demands(gang))
+            return self._extras.refused(mine, standing)
+        short = self._queues.extras(gang, self._extras.waiting_demands(mine))
         if short:
             return short
-        return () if self.late else self._extras.reasons(gang)
+        return () if self.late else self._extras.reasons(mine)
 
     def _standing(self, gang: Gang) -> Reasons:
         """Reasons that no room could change."""
@@ -313,8 +347,11 @@ class _Explainer:
             headroom.residual.undo(mark)
 
     def _outcompeted(self, gang: Gang, beside: Sequence[Finding]) -> Reasons:
+        same = self._counts.shortfalls is self.shortfalls
         lacks = [
-            Lack(*part, f.level, f.pin) for f in beside for part in self._counted_alone(f.needs)
+            Lack(*part, f.level, f.pin)
+            for f in (beside if same else ())
+            for part in self._counted_alone(f.needs)
         ]
         lacks += [Lack(*part) for part in self._counted_alone(self.shortfalls.needs(gang))]
         rivals = () if self.late else self.rivals.of(gang, self.after, lacks)

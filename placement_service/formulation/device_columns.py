@@ -53,6 +53,7 @@ def with_columns(
         snapshot=strict.snapshot,
         relaxed=relaxed,
         exact=opened.exact and not strict.guessed,
+        few_devices=looser is not None and not opened.homes,
     )
 
 

@@ -65,7 +65,12 @@ def formulate(
         if prepared.again:
             exact = replace(strict, exact=prepared.exact and prepared.all_again)
             again = _formulate(request, policy, exact, repeated=repeated, loose=False)
-        return replace(problem, relaxation=relaxation.relaxation or relaxation, again=again)
+        return replace(
+            problem,
+            relaxation=relaxation.relaxation or relaxation,
+            again=again,
+            few_devices=prepared.few_devices,
+        )
     # Those that come again are another way to run gangs, which only the last question has.
     prepared = replace(prepared, again=frozenset()) if prepared.again else prepared
     return _formulate(request, policy, prepared, repeated=repeated, loose=loose_reservations)

@@ -46,8 +46,9 @@ class Prepared:
     that may give way is not open, so that no bound holds. `mends` says that such a gang waits for
     more pods and breaks its required levels only by where it runs: the problem refuses it whatever
     it could gain. Where devices are expressed too strictly, `relaxed` is the same snapshot with
-    looser columns: its bounds hold. `bounds_topology` is false where running gangs count in models
-    otherwise than in that tier. `request` is what was prepared where gangs stand behind those of
+    looser columns: its bounds hold; `few_devices` where nothing else differs there.
+    `bounds_topology` is false where running gangs count in models otherwise than in that tier.
+    `request` is what was prepared where gangs stand behind those of
     the request (see `running_parts` and `beginning_anew`). `missed` are gangs that may give way by
     the rules, but not here; `looser` is a question in which they do (see `looser_gangs`), and
     `sets_of` there the snapshot of which the sets count.
@@ -68,6 +69,7 @@ class Prepared:
     mends: bool = False
     bounds_topology: bool = True
     relaxed: Snapshot | None = None
+    few_devices: bool = False
     request: Snapshot | None = None
     missed: frozenset[str] = frozenset()
     looser: Prepared | None = None

@@ -276,6 +276,9 @@ class Problem:
     #: It is a relaxation with other gangs, so plans of it are none of the question (see
     #: `looser_gangs`).
     apart: bool = False
+    #: Whether columns say that fewer pods fit the devices of nodes than do, and those of the
+    #: relaxation that more do.
+    few_devices: bool = False
     #: The same question where gangs also move to other devices of their own nodes, for which it
     #: is asked last. It is exact where it may be.
     again: Problem | None = None

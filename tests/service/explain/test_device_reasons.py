@@ -27,6 +27,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.selectors import LabelSelector
 from placement_service.explain.gang_reasons import explain
+from placement_service.formulation import device_patterns
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.named_plan import name_plan
 from placement_service.formulation.prepare import prepare
@@ -168,3 +169,23 @@ def test_columns_that_are_rules_are_named_without_numbers() -> None:
 
 def test_where_devices_would_do_they_are_not_named() -> None:
     assert reason(board(), wholes("nine", 9)[0])[0] is not ReasonCode.DEVICES
+
+
+def test_what_takes_too_long_to_try_out_is_counted_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two GPUs of a pod need a network device each, and there are two."""
+    there, gang = with_nics((2, 1), (2, 1)), pods_of("wide", 3, near(2, 2))
+    assert "has room for 1 of 3 pods" in reason(there, gang)[1]
+    monkeypatch.setattr(device_patterns, "MOST_STEPS", 0)
+    code, text = reason(there, gang)
+    assert code is ReasonCode.INSUFFICIENT_RESOURCES
+    assert "has room for at most 2 of 3 pods" in text
+
+
+def test_no_count_is_told_that_may_be_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU has two such parts: counted is only what fits wholly free GPUs, and that is less."""
+    gang = pods_of("parts", 4, share(400, count=2))
+    monkeypatch.setattr(device_patterns, "MOST_STEPS", 0)
+    _, text = reason(board(gpus=4, policy=PREFER), gang)
+    assert text.startswith("no way was found to fit the 4 pods together")
