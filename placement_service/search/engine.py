@@ -270,7 +270,7 @@ def _improve(state: State) -> None:
             configured = settle_configurations(state, assigned=assigned)
         with stage(Stage.EXCHANGE):
             if configured:
-                exchange_parts(state)
+                exchange_parts(state, cold=True)
         with stage(Stage.FILL):
             if configured and not assigned:
                 assigned = assign_blocks(state, again=True)

@@ -14,8 +14,12 @@ from placement_service.search.part_exchange import PartExchange
 WRITING = 4.0
 
 
-def exchange_parts(state: State) -> None:
-    """A better plan, where parts of whole nodes can change places; it gives no bounds."""
+def exchange_parts(state: State, *, cold: bool = False) -> None:
+    """A better plan, where parts of whole nodes can change places; it gives no bounds.
+
+    Where hardly a node is free it is better to begin `cold`: few steps are possible, and worse ones
+    are seldom made good again.
+    """
     if state.spends_before(TierName.TOPOLOGY):
         # Other gangs will be placed, so where these lie does not matter.
         return
@@ -27,18 +31,11 @@ def exchange_parts(state: State) -> None:
             state.phase = "exchange"
             writing = WRITING * (time.monotonic() - begin)
             temperatures = state.parameters.exchange_temperatures
-            if _scattered(state, movable):
-                # Most steps help, so that there is no need to take worse ones.
-                temperatures = temperatures[-1:]
-            for hot, cold in temperatures:
-                _exchange(state, movable, hot, cold, writing)
-        state.exchanged = state.plan
-
-
-def _scattered(state: State, movable: MovableParts) -> bool:
-    """Whether many of the parts lie apart from others of their gang."""
-    cost = PartExchange(movable, seed=state.parameters.seed, temperature=0.0).cost
-    return cost > state.parameters.exchange_scattered_share * len(movable.parts)
+            for begin_at, end_at in temperatures[-1:] if cold else temperatures:
+                _exchange(state, movable, begin_at, end_at, writing)
+        if not cold:
+            # After a cold begin a hot one may still get further, when nothing else does.
+            state.exchanged = state.plan
 
 
 def _exchange(state: State, movable: MovableParts, hot: float, cold: float, writing: float) -> None:

@@ -226,8 +226,6 @@ class SearchParameters:
     #: it.
     exchange_large_cost: int = 16
     exchange_large_share: float = 0.02
-    #: The same for each part, from which on only the last of these temperatures is of use.
-    exchange_scattered_share: float = 0.04
     #: Steps between two checks of the clock; steps, or seconds, between two plans.
     exchange_steps_at_once: int = 2_000
     exchange_plan_steps: int = 150_000

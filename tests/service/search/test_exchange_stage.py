@@ -95,15 +95,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize(("scattered_share", "begin"), [(0.0, 0.1), (1.0, 0.4)])
-def test_parts_that_lie_scattered_are_not_heated(
-    seen: list[float], scattered_share: float, begin: float
-) -> None:
+@pytest.mark.parametrize("cold", [False, True])
+def test_it_begins_hot_or_cold(seen: list[float], cold: bool) -> None:
     state = begun(Instance("rack_parts", {"blocks": 4, "gangs": 60}, 2).snapshot())
-    state.parameters = replace(FEW_STEPS, exchange_scattered_share=scattered_share)
     before = domains(state)
-    exchange_parts(state)
-    assert seen[0] == begin
+    exchange_parts(state, cold=cold)
+    assert seen[0] == (0.1 if cold else 0.4)
     assert seen[-1] == 0.1
     assert domains(state) < before
 
