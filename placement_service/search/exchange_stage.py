@@ -23,24 +23,29 @@ def exchange_parts(state: State, *, cold: bool = False) -> None:
     if state.spends_before(TierName.TOPOLOGY):
         # Other gangs will be placed, so where these lie does not matter.
         return
-    enough = state.left > state.parameters.least_seconds
+    p = state.parameters
+    enough = state.left > p.least_seconds
     if enough and not state.proven and state.exchanged is not state.plan:
         begin = time.monotonic()
         movable = MovableParts(state)
         if movable.usable:
             state.phase = "exchange"
-            writing = WRITING * (time.monotonic() - begin)
-            temperatures = state.parameters.exchange_temperatures
+            spared = WRITING * (time.monotonic() - begin)
+            if cold:
+                # Blocks are sought again after it.
+                others = state.left - state.at_most(state.left * p.exchange_cold_share)
+                spared = max(spared, others)
+            temperatures = p.exchange_temperatures
             for begin_at, end_at in temperatures[-1:] if cold else temperatures:
-                _exchange(state, movable, begin_at, end_at, writing)
+                _exchange(state, movable, begin_at, end_at, spared)
         if not cold:
             # After a cold begin a hot one may still get further, when nothing else does.
             state.exchanged = state.plan
 
 
-def _exchange(state: State, movable: MovableParts, hot: float, cold: float, writing: float) -> None:
-    """Exchanges as long as it helps, from a hot temperature down to a cold one; `writing` are
-    seconds to keep for the last plan.
+def _exchange(state: State, movable: MovableParts, hot: float, cold: float, spared: float) -> None:
+    """Exchanges as long as it helps, from a hot temperature down to a cold one; so many seconds are
+    `spared` for the last plan and others.
 
     Parts then lie in the racks where they were best.
     """
@@ -52,7 +57,7 @@ def _exchange(state: State, movable: MovableParts, hot: float, cold: float, writ
     steps = taken = 0
     kept, told = exchange.best, time.monotonic()
     timed = not state.problem.policy.deterministic
-    while kept and steps < end and state.left > max(p.least_seconds, writing):
+    while kept and steps < end and state.left > max(p.least_seconds, spared):
         if exchange.run(p.exchange_steps_at_once):
             end = steps + steps_without_success(p, parts, begin, exchange.best)
         steps += p.exchange_steps_at_once

@@ -216,6 +216,8 @@ class SearchParameters:
     #: and then again, each at its begin and after so many steps; the more single nodes move, the
     #: colder it has to be.
     exchange_temperatures: tuple[tuple[float, float], ...] = ((0.4, 0.25), (0.1, 0.1))
+    #: The share of the time right after configurations.
+    exchange_cold_share: float = 0.5
     exchange_cooling_steps: int = 400_000
     #: Steps without success, and so many more for the square of the share of the cost that is gone,
     #: which counts as this at least.

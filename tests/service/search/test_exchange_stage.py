@@ -209,3 +209,12 @@ def test_little_success_is_not_worth_many_steps() -> None:
     # A few blocks of thousands of parts are found by others.
     assert steps_without_success(DEFAULTS, 10_000, large, large) < least + more // 400
     assert steps_without_success(DEFAULTS, 100, large, large) > least + more // 100
+
+
+def test_most_of_the_time_is_left_after_a_cold_begin() -> None:
+    state = begun(Instance("rack_parts", {"blocks": 4, "gangs": 60}, 2).snapshot())
+    # It would go on for much longer.
+    state.parameters = replace(DEFAULTS, exchange_least_steps=10**9, exchange_cold_share=0.02)
+    left = state.left
+    exchange_parts(state, cold=True)
+    assert left / 2 < state.left < left
