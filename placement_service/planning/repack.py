@@ -315,8 +315,9 @@ class _Search:
         pods: list[str] = []
         for number, group in enumerate(gang.groups):
             for pod_set in group.pod_sets:
-                uses = self._policy.has_gpus(pod_set.template)
+                asks = self._policy.has_gpus(pod_set.template)
                 for pod in pod_set.bound_pods:
+                    uses = asks or self._policy.gpus(pod.holds(pod_set.template)) > 0
                     pods.append(pod.name)
                     domain = int(self._domain[rows[pod.node]]) if pod.node in rows else -1
                     if not uses:

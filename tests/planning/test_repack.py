@@ -7,7 +7,7 @@ import pytest
 from placement import v1
 from placement.client import PlacementClient
 from placement.errors import InvalidRequestError
-from tests.planning.clusters import HOST, RACK, gang, node, request
+from tests.planning.clusters import GPU, HOST, RACK, gang, node, request
 
 
 def racks(*names: str) -> list[v1.Node]:
@@ -55,6 +55,19 @@ def test_gpu_pods_without_a_gang_stay(client: PlacementClient) -> None:
     nodes = [node("n-r1", rack="r1", used=2), *racks("r2")]
     found = freed(nodes, [gang("two", 0, gpus=2, on=["n-r2"] * 2)], client)
     assert list(found.freed) == ["r2"]
+
+
+def test_a_pod_that_has_a_gpu_and_asks_for_what_is_not_supported_stays(
+    client: PlacementClient,
+) -> None:
+    there = gang("odd", 0, gpus=0, on=["n-r1"])
+    there.groups[0].pod_sets[0].template.unsupported.append("spec.x")
+    nodes, held = racks("r1", "r2"), there.groups[0].pod_sets[0].bound_pods[0].held
+    held.extended[GPU] = 1
+    nodes[0].requested.extended[GPU] = 1
+    found = freed(nodes, [there, gang("two", 0, gpus=2, on=["n-r2"] * 2)], client)
+    assert list(found.freed) == ["r2"]
+    assert pods(found) == (2, 2)
 
 
 def test_extras_move_without_their_gang(client: PlacementClient) -> None:
