@@ -104,7 +104,7 @@ def _formulate(
     guaranteed = guarantees.formulate(snapshot, policy, prepared.homes)
     gangs = tuple(_with_guarantees(gangs, guaranteed))
     named = _named_levels(request, levels)
-    counts = gpu_counts(snapshot, policy, table, prepared.homes)
+    counts = gpu_counts(snapshot, policy, table, prepared.homes, prepared.held)
     said = table.is_exact and ownership.is_exact
     exact = prepared.exact and said
     problem = Problem(

@@ -5,7 +5,7 @@ In a cluster without GPUs every node counts as one, and is free when it is empty
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from placement_service.entities.request import PODS, Policy, Resources, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.pod_classes import Table
+from placement_service.formulation.prepared import SetOf
 
 #: From here on the exact number does not matter; sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
@@ -32,15 +33,21 @@ class GpuCounts(NamedTuple):
 
 
 def gpu_counts(
-    snapshot: Snapshot, policy: Policy, table: Table, homes: Sequence[Assignment]
+    snapshot: Snapshot,
+    policy: Policy,
+    table: Table,
+    homes: Sequence[Assignment],
+    held: Mapping[SetOf, Resources],
 ) -> GpuCounts:
     """The counts of a snapshot and its pod classes. Nodes are in use, also where the pods on them,
-    those at `homes`, may leave.
+    those at `homes`, may leave; `held` as in `Prepared`.
     """
     nodes = snapshot.columns
     of_nodes = _gpus(policy, nodes.allocatable.kinds)[nodes.allocatable.number]
     at_home = [
-        snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template.requests for h in homes
+        held.get(SetOf(h.gang, h.group, h.pod_set))
+        or snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template.requests
+        for h in homes
     ]
     if of_nodes.any():
         used = nodes.total_requested(r for r in nodes.requested if policy.gpus({r: 1}))

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placement_service.entities.node import EPHEMERAL_STORAGE
+from placement_service.entities.node import EPHEMERAL_STORAGE, Node
 from placement_service.entities.nodes import NO_LIMIT, KindColumn, Nodes
 from placement_service.entities.request import (
     PODS,
@@ -65,13 +65,13 @@ def with_held(opened: Prepared) -> Prepared:
     if not opened.held:
         return opened
     at_home = _AtHome(opened)
+    if not any(at_home.columns.values()):
+        return opened
     if not opened.moves:
         loose = opened.relaxed and at_home.expressed(opened.relaxed, at_home.held)
         return replace(
             opened, snapshot=at_home.expressed(opened.snapshot, at_home.held), relaxed=loose
         )
-    if not any(at_home.columns.values()):
-        return opened
     least = {key: at_home.least(key) for key in at_home.held}
     return replace(
         opened,
@@ -97,41 +97,59 @@ class _AtHome:
         self._pods = {SetOf(h.gang, h.group, h.pod_set): h.pods for h in opened.homes}
         names = opened.snapshot.columns.names
         self._about = {key: names[row] if opened.moves else "" for key, row in self._row.items()}
+        #: What the pods of each set ask for.
+        self._asked: dict[SetOf, Resources] = {}
         #: The resources of which pods hold something else, by what columns are about.
         self.columns: defaultdict[str, set[str]] = defaultdict(set)
         for key, amounts in self.held.items():
-            asked = self.asked(key)
+            asked = self._asked[key] = self._asked_by(key)
             self.columns[self._about[key]] |= {
                 r for r in {*amounts, *asked} if amounts.get(r, 0) != asked.get(r, 0)
             }
+        self._leave_out_implied()
         if opened.moves:
-            self._leave_out_implied()
             self._limit()
 
     def _leave_out_implied(self) -> None:
         """Leaves out columns of nodes where another resource, of which pods there hold what they
         ask for, is never less in use and no more there.
         """
+        here: defaultdict[str, defaultdict[int, list[SetOf]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for key, row in self._row.items():
+            here[self._about[key]][row].append(key)
         sets = (s for gang in self._snapshot.gangs for g in gang.groups for s in g.pod_sets)
         templates = list({id(s.template): s.template for s in sets}.values())
         above: dict[str, list[str] | None] = {}
-        for key, row in self._row.items():
-            differ = self.columns[self._about[key]]
-            node = self._snapshot.columns[row]
-            for r in sorted(differ):
-                if r not in above:
-                    above[r] = _never_less(r, templates)
-                if above[r] is None or any(
-                    u not in differ
-                    and node.free(u) <= node.free(r)
-                    and all(
-                        self.asked(k).get(r, 0) <= self.held[k].get(r, 0) <= self.held[k].get(u, 0)
-                        for k, other in self._row.items()
-                        if other == row
+        for about, differ in self.columns.items():
+            nodes = [(self._snapshot.columns[row], keys) for row, keys in here[about].items()]
+            for resource in sorted(differ):
+                if resource not in above:
+                    above[resource] = _never_less(resource, templates)
+                others = above[resource]
+                if others is None or all(
+                    any(
+                        other not in differ and self._is_implied(resource, other, node, keys)
+                        for other in others
                     )
-                    for u in above[r] or ()
+                    for node, keys in nodes
                 ):
-                    differ.discard(r)
+                    differ.discard(resource)
+
+    def _is_implied(self, resource: str, other: str, node: Node, keys: Iterable[SetOf]) -> bool:
+        """Whether there is room on a node for all that pods hold of a resource, if there is for
+        what is taken of another one; `keys` are the sets that are at home there.
+        """
+        parts = [c.removesuffix(resource) for c in node.requested if whole_column(c) == resource]
+        return all(
+            node.free(part + other) <= node.free(part + resource) for part in {"", *parts}
+        ) and all(
+            self.asked(key).get(resource, 0)
+            <= self.held[key].get(resource, 0)
+            <= self.held[key].get(other, 0)
+            for key in keys
+        )
 
     def _limit(self) -> None:
         """Raises TooManyHeldError for the gangs beyond the first columns."""
@@ -145,6 +163,9 @@ class _AtHome:
 
     def asked(self, key: SetOf) -> Resources:
         """What the pods of a set ask for."""
+        return self._asked[key]
+
+    def _asked_by(self, key: SetOf) -> Resources:
         requests = self._template(key).requests
         return {r: amount for r, amount in requests.items() if amount and whole_column(r) == r}
 
@@ -202,8 +223,10 @@ class _AtHome:
         number = nodes.allocatable.number.copy()
         requested = dict(nodes.requested)
         nothing = np.zeros(len(nodes), np.int64)
+        known: dict[object, int] = {}
         for row, there in about.items():
-            kind = dict(nodes.allocatable.kinds[int(number[row])])
+            before = int(number[row])
+            kind = dict(nodes.allocatable.kinds[before])
             own = {}
             for column, twin in named[there].items():
                 unlimited = column == EPHEMERAL_STORAGE and not kind.get(column)
@@ -213,8 +236,11 @@ class _AtHome:
                 if not unlimited:
                     requested[twin][row] = nodes.requested.get(column, nothing)[row]
                     kind[column] = kind.get(column, 0) + lacks[row][whole_column(column)]
-            number[row] = len(kinds)
-            kinds.append({**kind, **everywhere, **own})
+            same = before, there, frozenset(lacks[row].items())
+            if same not in known:
+                known[same] = len(kinds)
+                kinds.append({**kind, **everywhere, **own})
+            number[row] = known[same]
         return replace(nodes, requested=requested, allocatable=KindColumn(tuple(kinds), number))
 
 
@@ -224,7 +250,7 @@ def _never_less(resource: str, templates: Iterable[PodTemplate]) -> list[str] | 
     for template in templates:
         asked = template.requests.get(resource, 0)
         if asked:
-            more = {r for r, amount in template.requests.items() if amount >= asked}
+            more = {r for r, n in template.requests.items() if n >= asked and whole_column(r) == r}
             found = more if found is None else found & more
     return None if found is None else sorted(found - {resource})
 

@@ -143,3 +143,14 @@ def test_beyond_some_columns_gangs_stay_and_no_proof_is_claimed(
     found = answer(question, REPACK)
     assert not found.bindings
     assert not found.solution.proven
+
+
+def test_a_node_whose_pod_has_a_gpu_that_it_does_not_ask_for_is_in_use() -> None:
+    """The gang may go, and stays: its node was not free, so nothing is broken into there."""
+    policy = replace(PREEMPT, gpu_resources=(FAST,))
+    there = (node("a", A_FAST_ONE, fast=2, slow=1), node("b", fast=2))
+    question = Snapshot(there, (runs("old", ("a", A_FAST_ONE)), waits("new")))
+    found = answer(question, policy)
+    assert [b.node for b in found.bindings] == ["nodes/a"]
+    assert not found.evictions
+    assert found.tier(TierName.FRAGMENTATION) == 0
