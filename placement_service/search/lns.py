@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,17 @@ from placement_service.search.changed_places import ChangedPlaces
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
 from placement_service.search.neighbourhood_widths import Widths
+
+
+class _Neighbourhood(NamedTuple):
+    """Gangs that are free to lie on some nodes, domains of a level; `plain` ones are described by
+    part types.
+    """
+
+    level: int
+    nodes: Ints
+    gangs: list[Gang]
+    plain: bool
 
 
 class Improver:
@@ -112,60 +124,44 @@ class Improver:
         self.state.phase = "improve"
         at, wanting = aim
         first = self.state.first_open
-        target = self.random.choice(wanting)
-        level = self._level_for(target, at)
-        nodes = self._nodes(target, level)
-        plain = target.index in self.plain
-        gangs = self._alike(target, nodes) if plain else self._gangs(target, nodes)
-        free = {g.index for g in gangs}
-        key = (at, nodes.tobytes(), tuple(sorted(free)))
+        some = self._neighbourhood(at, self.random.choice(wanting))
+        key = (at, some.nodes.tobytes(), tuple(sorted(g.index for g in some.gangs)))
         times = self.tried.get(key, 0) + 1
         if times > 2:
             self.stale += 1
-            self.widths.settled(level, None)
+            self.widths.settled(some.level, None)
             return self.stale < self.parameters.neighbourhood_stale
+        free = {g.index for g in some.gangs}
         fixed = {i: u for i, u in self.state.plan.items() if i not in free}
-        residual = ResidualCapacity(self.problem)
-        residual.take_plan(fixed)
-        p, counting, again = self.state.parameters, self.state.counting, times > 1
-        asked, end = (gangs, nodes, residual.free, fixed), self.state.deadline
-        model: AggregateModel | Goals
         try:
-            if plain:
-                model = AggregateModel(counting, self.state.forest, *asked, p.model, until=end)
-            else:
-                model = Goals(ExactModel(counting, *asked, parameters=p.model, until=end))
+            model = self._model(some, fixed)
         except OutOfTime:
             return False
-        more = p.neighbourhood_aggregate_effort_again if plain else p.neighbourhood_effort_again
-        answer = self._settle(
-            model,
-            worth(self.problem, fixed),
-            at,
-            effort=more if again else p.neighbourhood_effort,
-            better=plain,
-            again=again,
-        )
-        plan = answer.plan
+        answer = self._settle(model, worth(self.problem, fixed), at, again=times > 1)
         # A settled neighbourhood is not tried again.
         self.tried[key] = 2 if answer.proven else times
-        better = False
-        if plan is not None:
-            merged = {**fixed, **plan}
-            better = self.state.accept(merged)
-            if not self.state.packs:
-                better = self.state.accept(self._fill(merged)) or better
+        better = answer.plan is not None and self._take({**fixed, **answer.plan})
         if at == first:
             self.in_vain = 0 if better else self.in_vain + 1
         if better:
             self.stale = 0
             self.tried.clear()
-            self.widths.improved(level)
+            self.widths.improved(some.level)
         elif answer.proven:
-            self.widths.settled(level, model.size if isinstance(model, AggregateModel) else None)
+            size = model.size if isinstance(model, AggregateModel) else None
+            self.widths.settled(some.level, size)
         else:
-            self.widths.unsettled(level)
+            self.widths.unsettled(some.level)
         return True
+
+    def _take(self, plan: Plan) -> bool:
+        """Takes a plan if it is better, also with gangs that now fit, and extras."""
+        state = self.state
+        better = state.accept(plan)
+        if not state.packs:
+            filled = state.builder.build(lambda g: -g.value, start=plan, until=state.deadline)
+            better = state.accept(filled) or better
+        return better
 
     # --- what to free -----------------------------------------------------------
 
@@ -216,6 +212,14 @@ class Improver:
         return [g for g in out if g.index in state.target] or [
             g for g in out if g.index in possible
         ]
+
+    def _neighbourhood(self, at: int, target: Gang) -> _Neighbourhood:
+        """Domains and gangs in which a gang could do better in one goal."""
+        level = self._level_for(target, at)
+        nodes = self._nodes(target, level)
+        plain = target.index in self.plain
+        gangs = self._alike(target, nodes) if plain else self._gangs(target, nodes)
+        return _Neighbourhood(level, nodes, gangs, plain)
 
     def _level_for(self, target: Gang, at: int) -> int:
         """The broadest level that the target names and that has a few domains. To find room for it,
@@ -361,20 +365,27 @@ class Improver:
 
     # --- what to do with it -----------------------------------------------------
 
+    def _model(self, some: _Neighbourhood, fixed: Plan) -> AggregateModel | Goals:
+        """What may lie where, beside all that is fixed. Raises OutOfTime."""
+        residual = ResidualCapacity(self.problem)
+        residual.take_plan(fixed)
+        state = self.state
+        model, counting, until = state.parameters.model, state.counting, state.deadline
+        asked = (some.gangs, some.nodes, residual.free, fixed)
+        if some.plain:
+            return AggregateModel(counting, state.forest, *asked, model, until=until)
+        return Goals(ExactModel(counting, *asked, parameters=model, until=until))
+
     def _settle(
-        self,
-        model: AggregateModel | Goals,
-        fixed: Worth,
-        at: int,
-        *,
-        effort: float,
-        better: bool,
-        again: bool,
+        self, model: AggregateModel | Goals, fixed: Worth, at: int, *, again: bool
     ) -> Answer:
         """One goal and, with less weight, those after it; those before are held.
 
-        With `better`, only plans that are better in this goal count.
+        Of the aggregate model only plans that are better in this goal count. With more effort where
+        it is tried `again`.
         """
+        p, better = self.parameters, isinstance(model, AggregateModel)
+        more = p.neighbourhood_aggregate_effort_again if better else p.neighbourhood_effort_again
         state = self.state
         inside = [a - b for a, b in zip(state.worth.enough, fixed.values, strict=True)]
         for i, goal in enumerate(state.goals[:at]):
@@ -390,7 +401,7 @@ class Improver:
             maximize=True,
             hint=hint,
             seconds=state.at_most(6.0 if again and not better else 2.0),
-            effort=effort,
+            effort=more if again else p.neighbourhood_effort,
             portfolio=again,
         )
 
@@ -419,10 +430,6 @@ class Improver:
             weighted += [(v, w * weight) for v, w in terms]
             weight *= levels
         return weighted
-
-    def _fill(self, plan: Plan) -> Plan:
-        """Adds gangs that now fit, and extras."""
-        return self.state.builder.build(lambda g: -g.value, start=plan, until=self.state.deadline)
 
 
 def _level(problem: Problem) -> int:
