@@ -81,6 +81,7 @@ def _best(
             portfolio=portfolio,
         )
         if answer.plan is not None:
+            state.accept(_with_needless_at_home(state, _without_new_beginnings(state, answer.plan)))
             state.accept(_with_needless_at_home(state, answer.plan))
             state.accept(answer.plan)
         if answer.bound is not None:
@@ -88,6 +89,14 @@ def _best(
         if answer.proven or model.model.size > p.exact_portfolio_variables:
             break
     return (min if maximize else max)(bounds, default=None)
+
+
+def _without_new_beginnings(state: State, plan: Plan) -> Plan:
+    """The plan without gangs that begin anew: to the model they count as much as what ran of them,
+    which can hardly come home beside them.
+    """
+    gangs = state.problem.gangs
+    return {index: units for index, units in plan.items() if not gangs[index].begins_anew}
 
 
 def _with_needless_at_home(state: State, plan: Plan) -> Plan:
