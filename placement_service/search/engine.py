@@ -130,6 +130,7 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
         _prove(state, relaxation, start)
     elif relaxation is not None and relaxation.node_count > state.parameters.relaxation_nodes:
         # It would be asked again for each tier.
+        _prove(state, relaxation, start, tells=False)
         relaxation = None
     others: list[Plan] = []
     if tolerances:
@@ -213,10 +214,13 @@ def _prove(
     small = relaxation.node_count <= state.parameters.relaxation_nodes
     if small or loosest is relaxation or loose.open_tier is TierName.ADMITTED:
         count(loose)
+        count_tiers(loose)
     settle_aggregate(loose)
     settle_exact(loose)
     if relaxation.free is state.problem.free:
         state.accept(loose.plan)
+    if relaxation.exact:
+        state.trust_most(loose)
     if relaxation.exact and tells:
         if relaxation.apart:
             state.trust_looser(loose)

@@ -78,7 +78,8 @@ class State:
         self._mended = False
         #: Bounds of goals of which later ones may spend some, by their place.
         self._best: dict[int, int] = {}
-        #: How much each tier can be in any plan, whatever the plan is in the tiers before.
+        #: How much each tier can be in sum over priorities, in any plan that is as good as this one
+        #: up to the first open goal.
         self.most: dict[TierName, int] = {}
         self.target: tuple[GangIdx, ...] = ()
         self.layout: Layout | None = None
@@ -238,10 +239,14 @@ class State:
         self.tell()
 
     def learn_most(self, most: Mapping[TierName, int]) -> None:
-        """Takes what tiers can be in any plan."""
+        """Takes what tiers can be in sum over priorities."""
         if self.problem.exact:
-            self.most |= most
-            self.tell()
+            self._learn_most(most)
+
+    def _learn_most(self, most: Mapping[TierName, int]) -> None:
+        known = self.most
+        self.most |= {tier: min(value, known.get(tier, value)) for tier, value in most.items()}
+        self.tell()
 
     def follow_floors(self, strict: State) -> None:
         """Look at the same goals as the search for another problem, of which this is a looser one,
@@ -261,6 +266,18 @@ class State:
         found = looser_bounds(self.problem, self.bounds, loose.problem, loose.bounds)
         self.bounds, self._mended = self._after(*found), len(found) == len(self.goals)
         self.tell()
+
+    def trust_most(self, loose: State) -> None:
+        """Takes what tiers can be in sum over priorities from a looser problem: as much more than
+        when nothing moves.
+        """
+        found = loose.most.items()
+        self._learn_most({t: n - loose._at_home(t) + self._at_home(t) for t, n in found})
+
+    def _at_home(self, tier: TierName) -> int:
+        """What a tier is when nothing moves, in sum over priorities."""
+        both = zip(self.goals, self._home, strict=True)
+        return sum(value for goal, value in both if goal.tier is tier and goal.reported)
 
     def tolerate(self, tier: TierName, share: float, *, bounded: bool = False) -> None:
         """From now on later tiers may spend this share of what the tier has reached; of its bound

@@ -53,7 +53,7 @@ def count_tiers(state: State) -> None:
     goals of who is admitted is open, bounds of the others say nothing.
     """
     who = sum(goal.tier is TierName.ADMITTED for goal in state.goals)
-    if who > 1 and not (state.packs or state.most) and state.left > 0:
+    if who > 1 and not (state.packs or TierName.WAITING in state.most) and state.left > 0:
         seconds = max(state.parameters.least_seconds, state.at_most(state.left / 10))
         counting, parameters = state.counting, state.parameters
         end = state.deadline

@@ -111,6 +111,8 @@ class SearchParameters:
     victim_solve_share: float = 0.9
     #: The share of the time for which victims are spared one after another.
     victim_spare_share: float = 0.2
+    #: The share of the time for the bound of all priorities together.
+    victim_sum_share: float = 0.2
     #: Where pods move: what is looked for briefly is this part of the way from the bound to the
     #: plan.
     victim_near: float = 0.125

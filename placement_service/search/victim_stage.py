@@ -23,6 +23,7 @@ from placement_service.search.lexicographic import keep
 from placement_service.search.victim_aim import accept_filled, aim, settled
 from placement_service.search.victim_core import choose_domains
 from placement_service.search.victim_neighbourhoods import Neighbourhoods
+from placement_service.search.victim_sums import bound_sum
 
 
 def settle_victims(state: State) -> None:
@@ -42,10 +43,12 @@ def _settle(state: State) -> None:
     p, rng = state.parameters, random.Random(state.parameters.seed)
     share = p.victim_solve_share
     first = _Descent(state, rng, large_only=True)
+    first.bound_sum()
     if moves:
         first.run(share)
     else:
         first.run(p.victim_first_share, patient=True)
+    first.bound_sum()
     if spares and not state.proven and state.left > 0:
         until = time.monotonic() + state.at_most(state.left * p.victim_spare_share)
         accept_filled(state, spare_victims(state.builder, state.plan, until=until))
@@ -104,6 +107,8 @@ class _Descent:
         self._solves = self.model.size <= state.parameters.victim_variables
         #: Whether it bounds the goals that come next by more than what was known.
         self.says_more = False
+        #: The first open goal when all priorities were bounded together.
+        self._summed = -1
         #: Whether all is held at its bound, so that what follows are bounds of the problem.
         self._learns = True
 
@@ -176,6 +181,13 @@ class _Descent:
         return not self.model.moves and self._plan_reaches(self.held)
 
     # --- bounds -----------------------------------------------------------------
+
+    def bound_sum(self) -> None:
+        """Bounds all priorities together, where more is settled than the last time."""
+        settled = self.state.first_open
+        if self._learns and settled != self._summed:
+            self._summed = settled
+            bound_sum(self.state, self.model, self._terms)
 
     def _relax(self) -> None:
         """Bounds of the goals that come next, up to the end of a tier, as linear programs.
