@@ -273,7 +273,7 @@ class Improver:
         residual = ResidualCapacity(self.problem)
         residual.take_plan(self.state.plan)
         offers = residual.slots(pod_class, at)
-        if target.index not in self.state.plan:
+        if target.index not in self.state.plan and self.problem.columns:
             # Small pieces of free room are worth gathering.
             offers = self._left(target, residual, at)
         roomy = [int(d) for d in np.argsort(-offers, kind="stable")[: 2 * count]]

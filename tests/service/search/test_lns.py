@@ -10,6 +10,7 @@ from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Gang
 from placement_service.search.incumbent import State
@@ -21,7 +22,7 @@ class InVain(Improver):
     """Settles nothing; notes the tier of each goal it looks at, and how many nodes are free."""
 
     def __init__(self, scenario: Scenario) -> None:
-        problem = formulate(scenario.snapshot(), Policy())
+        problem = without_implied_room(formulate(scenario.snapshot(), Policy()))
         start = to_solution(problem, {})
         super().__init__(State(problem, start, time.monotonic() + 60, lambda _: None))
         self.tiers: list[TierName] = []
@@ -37,10 +38,10 @@ class InVain(Improver):
         return Answer(None, None, None, proven=False)
 
 
-def deep(pack: str, prefer: str = "") -> Scenario:
+def deep(pack: str, prefer: str = "", *, room: int = 8) -> Scenario:
     """Three blocks of three racks of two nodes, and gangs that need two nodes each."""
     drawing = " | ".join(
-        f"b{b}/b{b}r{r}: b{b}r{r}x=8 b{b}r{r}y=8" for b in range(3) for r in range(3)
+        f"b{b}/b{b}r{r}: b{b}r{r}x={room} b{b}r{r}y={room}" for b in range(3) for r in range(3)
     )
     scenario = Scenario(drawing)
     for k in range(12):
@@ -68,3 +69,10 @@ def test_later_goals_have_their_turn_while_who_is_admitted_is_open_in_vain() -> 
         improver.round()
     assert improver.tiers[:4] == [TierName.ADMITTED] * 4
     assert TierName.WAITING in improver.tiers
+
+
+def test_where_every_node_has_room_for_everybody_no_room_is_worth_gathering() -> None:
+    improver = InVain(deep(pack="block", room=200))
+    assert not improver.problem.columns
+    assert improver.round()
+    assert improver.free == [12]
