@@ -7,8 +7,9 @@ Where nodes are alike but for pods that avoid a few of them, all of it looks at 
 1. Count: rows and the master bound what any plan can admit, and name a target.
 2. Assign: blocks for all gangs of the target at once, by counted rows. Where parts share
    domains of unlike nodes, columns of what fits there together sharpen the bounds and make
-   plans; where some of what goes before topology may be spent, of whole gangs block by block,
-   and where some of all of it may, that comes before everything else.
+   plans, and parts of gangs change racks at once; where some of what goes before topology may be
+   spent, of whole gangs block by block, and where some of all of it may, that comes before
+   everything else.
 3. Decode: place the target greedily, in one order or a few. Where many pods share nodes that
    comes before all else, once, with the largest pods first, and then domains are filled anew
    with gangs that add up to them.
