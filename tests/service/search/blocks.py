@@ -97,10 +97,21 @@ def pool_of(node: Node, by_rack: bool) -> int:
     return sum(map(ord, node.labels.get(RACK, "") if by_rack else node.name))
 
 
+def begun(
+    snapshot: Snapshot,
+    policy: Policy | None = None,
+    parameters: SearchParameters = DEFAULTS,
+    *,
+    seconds: float = 60,
+) -> State:
+    """A search that has nothing but the first answer."""
+    problem = formulate(snapshot, policy or Policy())
+    late = time.monotonic() + seconds
+    return State(problem, first_answer(problem), late, lambda _: None, parameters)
+
+
 def counted(snapshot: Snapshot, parameters: SearchParameters = DEFAULTS) -> State:
-    """A search that knows its target and has nothing but the first answer."""
-    problem = formulate(snapshot, Policy())
-    start = first_answer(problem)
-    state = State(problem, start, time.monotonic() + 60, lambda _: None, parameters)
+    """A search that knows its target beside the first answer."""
+    state = begun(snapshot, parameters=parameters)
     count(state)
     return state

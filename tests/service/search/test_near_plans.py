@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 
 from hypothesis import assume, event, given
@@ -13,33 +12,23 @@ from bench.instances import Instance
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
-from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.verify import verify
 from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.configuration_plan import Realisation
 from placement_service.search.configuration_stage import settle_configurations
-from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.plan_columns import plan_columns, plan_parts
-from tests.service.search.blocks import question
+from tests.service.search.blocks import begun, question
 
 POLICY = Policy(deterministic=True)
 
 
-def begun(snapshot: Snapshot) -> State:
-    """A search with its first answer."""
-    problem = formulate(snapshot, POLICY)
-    late = time.monotonic() + 600
-    return State(problem, first_answer(problem), late, lambda solution: None)
-
-
 @given(st.integers(0, 10_000).map(question))
 def test_what_reaches_no_more_than_a_plan_leaves_it_as_it_is(snapshot: Snapshot) -> None:
-    state = begun(snapshot)
+    state = begun(snapshot, POLICY, seconds=600)
     found = state.configurations
     assume(found is not None)
     assert found is not None
@@ -67,7 +56,7 @@ def test_few_more_domains_are_used_for_more_gangs() -> None:
     snapshot = Instance("pools", params, 2).snapshot()
     found = []
     for seconds in (math.inf, DEFAULTS.configuration_near_seconds):
-        state = begun(snapshot)
+        state = begun(snapshot, POLICY, seconds=600)
         state.parameters = replace(DEFAULTS, configuration_near_seconds=seconds)
         count(state)
         assign_blocks(state)

@@ -12,27 +12,17 @@ from hypothesis import strategies as st
 from bench.instances import Instance
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.formulation.formulate import formulate
-from placement_service.heuristic.first_answer import first_answer
 from placement_service.search.configuration_stage import settle_configurations
-from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.plan_columns import plan_columns
-from tests.service.search.blocks import question
+from tests.service.search.blocks import begun, question
 
 POLICY = Policy(deterministic=True)
 
 
-def begun(snapshot: Snapshot) -> State:
-    """A search with its first answer."""
-    problem = formulate(snapshot, POLICY)
-    late = time.monotonic() + 600
-    return State(problem, first_answer(problem), late, lambda solution: None)
-
-
 @given(st.integers(0, 10_000).map(question))
 def test_what_domains_hold_fits_there_and_reaches_what_the_plan_admits(snapshot: Snapshot) -> None:
-    state = begun(snapshot)
+    state = begun(snapshot, POLICY, seconds=600)
     found = state.configurations
     assume(found is not None)
     assert found is not None
@@ -60,7 +50,7 @@ def test_what_domains_hold_fits_there_and_reaches_what_the_plan_admits(snapshot:
 
 def test_fillings_begin_with_what_the_plan_has() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
-    state = begun(snapshot)
+    state = begun(snapshot, POLICY, seconds=600)
     assert state.configurations is not None
     columns = set(plan_columns(state.configurations, state.plan).values())
     count(state)
