@@ -16,7 +16,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
 from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.configuration_plan import Realisation
-from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.configuration_stage import Configuring, settle_configurations
 from placement_service.search.lexicographic import keep
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS
@@ -70,3 +70,17 @@ def test_few_more_domains_are_used_for_more_gangs() -> None:
     far, near = found
     assert near.rank[: state.topology] == far.rank[: state.topology]
     assert near.values[state.topology] < far.values[state.topology]
+
+
+def test_near_a_plan_nothing_is_lost_of_what_it_reaches() -> None:
+    """Also where the search ended before all goals were settled."""
+    snapshot = Instance("pools", {"scattered": 1, "blocks": 2, "gangs": 28}, 2).snapshot()
+    state = begun(snapshot, POLICY, seconds=600)
+    assert state.configurations is not None
+    held = plan_columns(state.configurations, state.plan)
+    master = ConfigurationMaster(state.configurations, columns=held.values())
+    Configuring(state, master).realise_near(state.plan, held)
+    assert master.filling is not None
+    gangs = state.problem.gangs
+    admitted = sum(gangs[i].value for i in master.filling.gangs)
+    assert admitted >= state.worth.values[0] > 0
