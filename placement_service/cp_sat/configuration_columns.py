@@ -103,14 +103,14 @@ class ColumnModel:
         counts = np.rint(found).astype(np.int64).tolist()
         return self._take(goal, columns, counts)
 
-    def keep(self, held: Mapping[int, Column], *, slack: int | None, seconds: float) -> bool:
-        """A solution under all that is held in which as many domains as possible hold what they are
-        `held` to hold, as HiGHS finds it before it branches; false if it finds none.
+    def keep(self, held: Mapping[int, Column], *, seconds: float) -> bool:
+        """A solution under all that is held in which as many domains as possible hold what is
+        `held` there, with the known configurations, as HiGHS finds it before it branches; false if
+        it finds none.
 
-        `slack` is as for `fill`. `domains` then has these as they are, and others as alike as
-        possible.
+        `domains` then has these as they are, and others as alike as possible.
         """
-        columns = list(dict.fromkeys([*held.values(), *self._columns(slack), *self._used]))
+        columns = list(dict.fromkeys([*held.values(), *self.lp.columns]))
         model = self._linear(columns)
         times = Counter(held.values())
         kept = []

@@ -180,8 +180,7 @@ class Configuring:
             return
         for goal, reached in zip(state.goals[: state.topology], state.worth.enough, strict=False):
             keep(goal, self.master, reached)
-        slack = int(p.configuration_slack * state.bounds[0])
-        if self.master.columns.keep(held, slack=slack, seconds=seconds):
+        if self.master.columns.keep(held, seconds=seconds):
             assert self.master.filling is not None
             self._realise(self.master.filling, begun)
 

@@ -21,6 +21,8 @@ from bench.building import (
 from bench.instances import NOW, POOL
 from placement_service.entities.request import Node, PodGang, Policy, Snapshot
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
@@ -108,6 +110,11 @@ def begun(
     problem = formulate(snapshot, policy or Policy())
     late = time.monotonic() + seconds
     return State(problem, first_answer(problem), late, lambda _: None, parameters)
+
+
+def from_nothing(problem: Problem) -> State:
+    """A search that begins where nothing is placed."""
+    return State(problem, to_solution(problem, {}), time.monotonic() + 600, lambda _: None)
 
 
 def counted(snapshot: Snapshot, parameters: SearchParameters = DEFAULTS) -> State:

@@ -121,7 +121,7 @@ def test_a_gang_whose_waiting_pods_ask_for_what_is_not_supported_is_refused() ->
 
 
 def test_nodes_of_like_devices_need_no_columns_of_their_own() -> None:
-    """Where all devices are fast, whoever has one has any, and nothing more is said."""
+    """Where all devices are fast, a pod that asks for any of them takes a fast one anyway."""
     alike = node("a", A_FAST_ONE, fast=2)
     mixed = node("a", A_FAST_ONE, fast=1, slow=1)
     gangs = (runs("old", ("a", A_FAST_ONE)), waits("new"))

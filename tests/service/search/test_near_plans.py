@@ -37,7 +37,7 @@ def test_what_reaches_no_more_than_a_plan_leaves_it_as_it_is(snapshot: Snapshot)
     for goal, reached in zip(state.goals[: state.topology], state.worth.enough, strict=False):
         keep(goal, master, reached)
 
-    assert master.columns.keep(held, slack=None, seconds=60)
+    assert master.columns.keep(held, seconds=60)
     filling = master.filling
     assert filling is not None
     assert all(filling.domains[d] == dict(column.parts) for d, column in held.items())

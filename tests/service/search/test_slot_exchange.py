@@ -30,6 +30,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.slot_exchange import exchange_slots
 from placement_service.search.slots import Group, GroupOf, Slots
+from tests.service.search.blocks import from_nothing
 
 POLICY = Policy(deterministic=True)
 
@@ -141,9 +142,7 @@ def test_a_filling_of_unlike_racks_is_a_plan_also_where_gangs_must_lie_in_a_bloc
     snapshot = Instance("mix", {"blocks": 3, "gangs": 40, "load": 1.3, "unlike": 0.3}, 2).snapshot()
 
     def settled() -> State:
-        problem = formulate(snapshot, POLICY)
-        start, late = to_solution(problem, {}), time.monotonic() + 600
-        state = State(problem, start, late, lambda solution: None)
+        state = from_nothing(formulate(snapshot, POLICY))
         count(state)
         settle_configurations(state)
         return state

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -12,13 +11,10 @@ from bench.instances import Instance
 from placement_service.cp_sat.configuration_columns import ColumnModel
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import Policy, Tolerance
+from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.objective import to_solution
-from placement_service.formulation.problem import Problem, UnitsOnNode
-from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge.verify import verify
 from placement_service.search import assign_stage, engine
 from placement_service.search.block_guess import BlockGuess
@@ -28,20 +24,15 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count
-from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
-from placement_service.search.unlike_filling import UnlikeFilling
 from tests.scenario import Group, Scenario
+from tests.service.search.blocks import from_nothing
 
 POLICY = Policy(deterministic=True)
 
 
-def begun(problem: Problem) -> State:
-    return State(problem, to_solution(problem, {}), time.monotonic() + 600, lambda solution: None)
-
-
 def test_unlike_racks_are_filled_to_a_bound_that_rows_do_not_reach() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     count(state)
     before = state.bounds[0]
     assert settle_configurations(state)
@@ -54,7 +45,7 @@ def test_unlike_racks_are_filled_to_a_bound_that_rows_do_not_reach() -> None:
 def test_a_gang_is_cut_into_the_parts_that_its_class_asks_for() -> None:
     """Also units of several shapes that nothing binds, however many there are."""
     snapshot = Instance("mix", {"blocks": 3, "gangs": 40, "unlike": 0.3}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     found = state.configurations
     assert found is not None
     assert len({kind.shape for kind in found.kinds}) > 1
@@ -67,7 +58,7 @@ def test_a_gang_is_cut_into_the_parts_that_its_class_asks_for() -> None:
 
 def test_fillings_come_of_pools_by_rack_where_no_blocks_were_found() -> None:
     snapshot = Instance("pools", {"blocks": 3, "gangs": 40, "scattered": 1}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     count(state)
     assert not settle_configurations(state, assigned=True)
     assert settle_configurations(state, assigned=False)
@@ -136,7 +127,7 @@ def test_gangs_are_left_out_of_blocks_only_after_configurations(
     if not told:
         monkeypatch.setattr(assign_stage, "tells_more", lambda state: False)
     snapshot = Instance("mix", {"blocks": 3, "gangs": 40, "load": 1.3, "unlike": 0.3}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     count(state)
     assert not assign_stage.assign_blocks(state, again=again)
     assert asked
@@ -145,14 +136,14 @@ def test_gangs_are_left_out_of_blocks_only_after_configurations(
 
 def test_alike_nodes_need_no_configurations() -> None:
     snapshot = Instance("rack_parts", {"blocks": 3, "gangs": 40}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     count(state)
     assert not settle_configurations(state, assigned=False)
 
 
 def test_where_cheap_configurations_lack_much_all_that_a_better_filling_may_use_are_tried() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     count(state)
     assert settle_configurations(state)
     # Those that cost at most the usual slack admit 3 GPUs less.
@@ -161,7 +152,7 @@ def test_where_cheap_configurations_lack_much_all_that_a_better_filling_may_use_
 
 def test_only_fillings_better_than_a_value_are_looked_for() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     with state.ground.configuration_master() as master:
         columns, terms = master.columns, state.goals[0].terms(master)
         assert terms
@@ -178,7 +169,7 @@ def test_only_fillings_better_than_a_value_are_looked_for() -> None:
 
 def test_what_continues_from_a_filling_never_takes_a_worse_one() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     with state.ground.configuration_master() as master:
         columns, terms = master.columns, state.goals[0].terms(master)
         assert terms
@@ -205,7 +196,7 @@ def ranges(master: ConfigurationMaster) -> list[tuple[int, ...]]:
 def test_gangs_are_only_as_many_as_in_some_solution_as_good() -> None:
     """Where one more or less is asked for, the bound is lower."""
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     assert state.configurations is not None
     late = time.monotonic() + 600
     master = ConfigurationMaster(state.configurations)
@@ -230,7 +221,7 @@ def test_gangs_are_only_as_many_as_in_some_solution_as_good() -> None:
 
 def test_later_goals_are_about_gangs_that_the_goals_before_leave() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     assert state.configurations is not None
     master = ConfigurationMaster(state.configurations)
     before = ranges(master)
@@ -240,7 +231,7 @@ def test_later_goals_are_about_gangs_that_the_goals_before_leave() -> None:
 
 def test_a_dive_fills_unlike_racks_where_a_single_node_of_a_tree_does_not() -> None:
     snapshot = Instance("mix", {"blocks": 3, "gangs": 40, "load": 1.3, "unlike": 0.3}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     assert state.configurations is not None
     late = time.monotonic() + 600
     master = ConfigurationMaster(state.configurations)
@@ -280,7 +271,7 @@ def test_what_comes_last_has_to_be_better_than_the_best_filling(
     monkeypatch.setattr(ColumnModel, "dive", lambda *_, **__: 9)
     monkeypatch.setattr(ColumnModel, "refill", refill)
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     with pytest.raises(Asked, match="9"):
         settle_configurations(state)
 
@@ -303,7 +294,7 @@ def test_far_from_the_bound_a_dive_comes_at_once(
     monkeypatch.setattr(ColumnModel, "fill", fill)
     monkeypatch.setattr(ColumnModel, "dive", dive)
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     with pytest.raises(Dived):
         settle_configurations(state)
     assert len(tried) == times
@@ -311,7 +302,7 @@ def test_far_from_the_bound_a_dive_comes_at_once(
 
 def test_another_master_knows_the_columns_of_the_first() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
+    state = from_nothing(formulate(snapshot, POLICY))
     count(state)
     settle_configurations(state)
     with state.ground.configuration_master() as master:
@@ -324,122 +315,11 @@ def test_another_master_knows_the_columns_of_the_first() -> None:
         assert len(known) - before < before / 10
 
 
-@pytest.mark.parametrize(("share", "whole"), [(0.03, True), (0.007, False)])
-def test_what_may_be_spent_buys_whole_gangs(share: float, whole: bool) -> None:
-    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
-    count(state)
-    settle_configurations(state)
-    before = state.worth.of(TierName.TOPOLOGY)[0]
-    assert before > 5 * UNITS_PER_DOMAIN
-    # Nothing may be spent yet.
-    assert not fill_unlike_blocks(state)
-    for tier in (TierName.ADMITTED, TierName.WAITING):
-        state.tolerate(tier, share)
-    assert fill_unlike_blocks(state)
-    # Where little may be spent, the last blocks split gangs.
-    after = state.worth.of(TierName.TOPOLOGY)[0]
-    assert after == 0 if whole else 0 < after < before
-    at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
-    both = zip(state.worth.values, state.worth.floors, strict=True)
-    assert all(floor is None or value >= floor for value, floor in list(both)[:at])
-    bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
-    assert verify(snapshot, POLICY, bindings) == ()
-
-
-def test_whole_gangs_come_before_the_best_of_what_they_may_cost() -> None:
-    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
-    shares = {TierName.ADMITTED: 0.04, TierName.WAITING: 0.04}
-    assert spend_at_once(state, shares)
-    assert state.worth.of(TierName.TOPOLOGY) == (0,)
-    for tier, share in shares.items():
-        at = next(i for i, goal in enumerate(state.goals) if goal.tier is tier)
-        reported = next(t for t in state.solution().tiers if t.name is tier)
-        # So much has to stay of the bound, which is more than the share of the best.
-        assert reported.bound is not None
-        best = round(reported.bound * state.goals[at].unit)
-        enough = best - int(share * best)
-        assert state.worth.floors[at] == enough <= state.worth.values[at]
-    bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
-    assert verify(snapshot, POLICY, bindings) == ()
-
-
-@pytest.mark.parametrize("lacks", [1.0, 0.0])
-def test_a_try_leaves_time_for_another_search(
-    lacks: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where far too little is placed it ends at once, and it never fills blocks together."""
-    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
-    aimed: list[bool] = []
-
-    def aim(*_: object, must: bool = False) -> None:
-        aimed.append(must)
-
-    monkeypatch.setattr(UnlikeFilling, "_rank", lambda *_: -lacks)
-    monkeypatch.setattr(UnlikeFilling, "_take", lambda *_: False)
-    monkeypatch.setattr(UnlikeFilling, "_aim", aim)
-    assert not spend_at_once(state, {TierName.ADMITTED: 0.04, TierName.WAITING: 0.04})
-    assert not aimed
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_blocks_that_were_filled_count_where_a_try_fails(
-    late: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
-    fill = UnlikeFilling._fill
-    if late:
-        # The last block takes too long.
-        monkeypatch.setattr(
-            UnlikeFilling, "_fill", lambda self, *args: fill(self, *args) if args[1] < 2 else None
-        )
-    else:
-        monkeypatch.setattr(UnlikeFilling, "_rank", lambda *_: -1.0)
-    assert not spend_at_once(state, {TierName.ADMITTED: 0.0001, TierName.WAITING: 0.0001})
-    assert state.worth.of(TierName.ADMITTED)[0] >= (0.6 if late else 0.9) * state.bounds[0]
-    bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
-    assert verify(snapshot, POLICY, bindings) == ()
-
-
-def test_the_best_comes_first_where_only_some_goals_may_be_spent() -> None:
-    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
-    state = begun(formulate(snapshot, POLICY))
-    assert not spend_at_once(state, {TierName.ADMITTED: 0.04})
-
-
-def test_whole_gangs_that_lack_something_of_a_bound_may_have_enough_of_the_best(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scenario = Scenario("r1: x1=8 x2=8 | r2: y1=8")
-    scenario = scenario.gang("split", pods=3, gpus=8, prefer="rack")
-    scenario = scenario.gang("whole", pods=2, gpus=8, prefer="rack")
-    policy = replace(POLICY, tolerances=(Tolerance("admitted", 0.5),))
-    problem = formulate(scenario.snapshot(), policy)
-    x1, x2, y1 = (UnitsOnNode(DemandIdx(0), NodeIdx(n), 1) for n in range(3))
-    split, whole = {GangIdx(0): (x1, x2, y1)}, {GangIdx(1): (x1, x2)}
-
-    def spend(state: State, _: object) -> bool:
-        state.accept(whole)
-        return False
-
-    monkeypatch.setattr(engine, "spend_at_once", spend)
-    monkeypatch.setattr(engine, "_improve", lambda state: state.accept(split))
-    start = to_solution(problem, {})
-    found = engine.search(
-        problem, start, deadline=time.monotonic() + 60, report=lambda solution: None
-    )
-    # 16 GPUs are more than half of the 24 that the split gang gets.
-    assert found.assignments == to_solution(problem, whole).assignments
-
-
 def test_units_that_share_nodes_are_settled_without_domains() -> None:
     scenario = Scenario("r1: x1=5 | r2: x2=3")
     for i, gpus in enumerate((4, 3, 2, 3)):
         scenario = scenario.gang(f"g{i}", pods=1, gpus=gpus)
-    state = begun(formulate(scenario.snapshot(), POLICY))
+    state = from_nothing(formulate(scenario.snapshot(), POLICY))
     settle_loose(state)
     # 3 and 2 on the one node, 3 on the other: nothing is left over.
     assert state.worth.of(TierName.ADMITTED) == (8_000_000,)
@@ -453,7 +333,7 @@ def test_no_gang_counts_without_the_one_that_it_is_based_on() -> None:
         .gang("other", pods=2, gpus=8, pack="rack", priority=1)
         .gang("scaled", Group("w", pods=1, gpus=8), base="base")
     )
-    state = begun(formulate(scenario.snapshot(), POLICY))
+    state = from_nothing(formulate(scenario.snapshot(), POLICY))
     count(state)
     # The other takes the only rack that holds the base, so nothing is left for the set.
     assert state.bounds[:2] == (16_000_000, 0)
