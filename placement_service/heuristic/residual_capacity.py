@@ -403,7 +403,9 @@ def _classes(gang: Gang, units: Units) -> list[ClassIdx]:
 
 
 def _distinct(nodes: Ints) -> Ints:
-    """The different nodes, sorted."""
+    """The different nodes, sorted; none where nothing changed on any."""
     nodes.sort()
-    found: Ints = nodes[np.append(True, nodes[1:] != nodes[:-1])]
+    first = np.ones(len(nodes), dtype=bool)
+    first[1:] = nodes[1:] != nodes[:-1]
+    found: Ints = nodes[first]
     return found

@@ -71,6 +71,13 @@ def test_a_gang_that_is_not_preemptible_is_named() -> None:
     ]
 
 
+def test_gangs_on_nodes_that_are_not_there_are_in_nobodys_way() -> None:
+    scenario = FULL
+    for name in ("one", "two"):
+        scenario = scenario.gang(name, old(name, "lost"), not_preemptible=True)
+    assert preempt(scenario) == []
+
+
 def test_a_gang_that_never_preempts_is_told_who_stays() -> None:
     scenario = FULL.gang("old", old("old", "x1"))
     urgent = scenario.gang("urgent", pods=1, gpus=8, priority=100, never_preempts=True)
