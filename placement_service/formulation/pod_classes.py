@@ -181,6 +181,8 @@ class PodClasses:
         it is `loose`.
         """
         nodes, raw = self.snapshot.columns, self._raw
+        # None of a class that was only asked about.
+        counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         # Many classes of pods that stay or go share a template.
         number = {key: i for i, key in enumerate(dict.fromkeys(id(t) for _, t in raw))}
         of_class = np.array([number[id(t)] for _, t in raw], dtype=np.int64)
@@ -194,7 +196,7 @@ class PodClasses:
             masks,
             self._selectors,
             self._owned,
-            [self._count.get(ClassIdx(s), 0) for s in range(len(raw))],
+            counts,
             np.array(self._at, dtype=np.int64),
             loose=loose,
         )
@@ -213,7 +215,7 @@ class PodClasses:
             names.append(label)
             free.append(room)
             need.append(take)
-        self._limit(free, need, repeats)
+        _limit(free, need, counts, repeats)
         request = np.stack(need, axis=1) if need else np.zeros((len(raw), 0), dtype=np.int64)
         bundled = self._bundled(request, draft.eligible, draft.special)
         return Table(
@@ -247,16 +249,6 @@ class PodClasses:
         eligible[place >= 0, place[place >= 0]] = True
         return eligible
 
-    def _limit(self, free: Sequence[Ints], need: Sequence[Ints], repeats: int) -> None:
-        """Give columns without a limit as much as all pods together ask for."""
-        demand = [self._count[ClassIdx(s)] for s in range(len(self._raw))]
-        for room, take in zip(free, need, strict=True):
-            unlimited = room >= UNLIMITED
-            if unlimited.any():
-                # In Python's integers, which do not wrap around.
-                asked = sum(d * t for d, t in zip(demand, take.tolist(), strict=True))
-                room[unlimited] = min(asked * repeats, UNLIMITED)
-
     def _bundled(self, request: Ints, eligible: Bools, special: Bools) -> _Rows:
         """What classes ask for, with bundles behind them."""
         rows, open_to = [request], [eligible]
@@ -279,6 +271,16 @@ class PodClasses:
             for r, v in self._raw[s][1].requests.items():
                 total[r] = total.get(r, 0) + k * v
         return total
+
+
+def _limit(free: Sequence[Ints], need: Sequence[Ints], counts: Sequence[int], repeats: int) -> None:
+    """Give columns without a limit as much as all pods together ask for."""
+    for room, take in zip(free, need, strict=True):
+        unlimited = room >= UNLIMITED
+        if unlimited.any():
+            # In Python's integers, which do not wrap around.
+            asked = sum(n * t for n, t in zip(counts, take.tolist(), strict=True))
+            room[unlimited] = min(asked * repeats, UNLIMITED)
 
 
 def free_amounts(nodes: Nodes, resources: Sequence[str]) -> list[Ints]:

@@ -7,7 +7,7 @@ import pytest
 from placement import v1
 from placement.client import PlacementClient
 from placement.errors import InvalidRequestError
-from tests.planning.clusters import BLOCK, RACK, gang, node, request, resource_name
+from tests.planning.clusters import BLOCK, HOST, RACK, gang, node, request, resource_name
 
 
 def explained(
@@ -360,6 +360,19 @@ def test_who_is_in_another_compute_domain_goes(client: PlacementClient) -> None:
     asked.snapshot.nodes[0].compute_domain_pods = 1
     found = explained(client, asked, "urgent").remedies
     assert [list(r.evict.pods) for r in found if r.HasField("evict")] == [list(pods("old", 0))]
+
+
+def test_groups_of_one_host_that_need_no_pod_may_all_go(client: PlacementClient) -> None:
+    old = gang("old", 0, gpus=4, minimum=0, on=["n1"], required=HOST)
+    old.groups.append(gang("also", 0, gpus=4, minimum=0, on=["n1"]).groups[0])
+    old.groups[1].name = "v"
+    old.groups[1].pod_sets[0].template.host_ports.add(port=80)
+    asked = request([node("n1")], [old, gang("urgent", 1, priority=10)])
+    for one, domain in zip(asked.gangs, ("ml/old", "ml/new"), strict=True):
+        for group in one.groups:
+            group.pod_sets[0].template.compute_domain = domain
+    found = remedies(client, asked, "urgent")
+    assert found["evict"] == ((old.name,), (*pods("also", 0), *pods("old", 0)))
 
 
 @pytest.mark.parametrize("never", [False, True])
