@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from placement_service.entities.request import PodGang, Policy, Snapshot
-from placement_service.entities.solution import Solution, TierName
+from placement_service.entities.solution import SAME, Solution, TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
@@ -131,10 +131,10 @@ class Case:
         mine = [gang.name for gang in change(self.snapshot).gangs]
         start = {GangIdx(index[mine[i]]): units for i, units in plan.items()}
         wanted = self.wanted.difference(gone)
-        fit = self._searched(problem, start, wanted, whole).fit
-        if not fit.found or self._seconds < _SHORTEST:
+        fit, after = self._searched(problem, start, wanted, whole)
+        if after is None or not fit.found or self._seconds < _SHORTEST:
             return fit
-        return fit if self._is_chosen(problem, wanted, whole) else Fit.NO
+        return self._chosen(problem, wanted, whole, Answer(fit, after))
 
     @property
     def _seconds(self) -> float:
@@ -159,14 +159,20 @@ class Case:
             return Answer(Fit.YES if proven else Fit.PERHAPS, after)
         return Answer(Fit.NO if proven else Fit.UNKNOWN)
 
-    def _is_chosen(self, problem: Problem, wanted: Collection[str], snapshot: Snapshot) -> bool:
-        """Whether a search that knows no plan places the `wanted` gangs: of plans that are equally
-        good it may take one that leaves some of them out.
+    def _chosen(
+        self, problem: Problem, wanted: Collection[str], snapshot: Snapshot, known: Answer
+    ) -> Fit:
+        """Whether a search that knows no plan places the `wanted` gangs, too: of plans that are
+        equally good it may take one that leaves some of them out.
         """
         deadline = time.monotonic() + self._seconds
         first = first_answer(problem, deadline=deadline)
         found = self.solver.search(problem, first, deadline=deadline)
-        return _places(problem, from_solution(problem, found), wanted, snapshot)
+        if _places(problem, from_solution(problem, found), wanted, snapshot):
+            return known.fit
+        # A worse plan, for which the time was too short, says nothing about the best ones.
+        best = to_solution(problem, known.plan or {})
+        return Fit.NO if self.policy.tolerances or _is_as_good(found, best) else Fit.PERHAPS
 
 
 def _waits(gang: PodGang) -> bool:
@@ -181,6 +187,14 @@ def _places(problem: Problem, plan: Plan, wanted: Collection[str], snapshot: Sna
         for gang, arrays in zip(snapshot.gangs, problem.gangs, strict=True)
         if gang.name in wanted
     )
+
+
+def _is_as_good(one: Solution, other: Solution) -> bool:
+    """Whether a plan is not worse than another in what can be proven."""
+    for mine, theirs in zip(one.tiers, other.tiers, strict=True):
+        if mine.name.provable and abs(mine.value - theirs.value) >= SAME:
+            return (mine.value < theirs.value) == mine.name.minimize
+    return True
 
 
 def _is_proven(found: Solution) -> bool:

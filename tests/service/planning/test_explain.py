@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -11,7 +12,10 @@ import pytest
 from placement_service.entities.eviction import Eviction, EvictionKind
 from placement_service.entities.planning import AddNodes, Reduce, Relax, Remedy, Uncordon
 from placement_service.entities.request import Node, PackingScope, PodGang, Policy, Snapshot
+from placement_service.entities.solution import Solution
+from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
+from placement_service.formulation.problem import Problem
 from placement_service.planning import remedies as remedies_of_kinds
 from placement_service.planning.explain import remedies
 from placement_service.planning.remedy_case import Answer, Case, Fit
@@ -64,6 +68,21 @@ def test_of_equals_the_plan_may_take_another_one() -> None:
     """With one more node the plan runs the other one, which comes first."""
     first, second = gang("a", pods=1, gpus=8), gang("b", pods=1, gpus=8)
     assert found(second, first, seconds=60.0) == (AddNodes("nodes/n1", 2, proven=False),)
+
+
+def test_a_worse_plan_that_leaves_the_gang_out_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search that begins anew finds nothing in its time."""
+    asked, other = gang("a", pods=2, gpus=8), gang("other", pods=5, gpus=8)
+
+    def search(_: Idle, problem: Problem, start: Solution, **__: object) -> Solution:
+        return start if next(calls) % 2 == 0 else to_solution(problem, {})
+
+    calls = itertools.count()
+    monkeypatch.setattr(Idle, "search", search)
+    there = found(asked, other, seconds=60.0, on=(node("n1"),))
+    assert Reduce("worker", 2, 1, proven=False) in there
 
 
 def test_as_many_nodes_are_opened_as_others_leave_one_of() -> None:
