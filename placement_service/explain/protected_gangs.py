@@ -131,7 +131,8 @@ class ProtectedGangs:
                 protected[index] = protection
         # A moved gang needs another place; an evicted one does not.
         given = [] if self._moves else able
-        if not protected or self._place_without(gang, given) is not None:
+        allowed = [] if self._moves else self._allowed_extras(protected)
+        if not protected or self._place_without(gang, given, allowed) is not None:
             return ()
         if given and self._place_without(gang, list(protected)) is not None:
             given = []
@@ -139,6 +140,20 @@ class ProtectedGangs:
         if not chosen or not self._is_protected(chosen, given, protected):
             return ()
         return (self._reason(gang, {i: protected[i] for i in chosen}, beside=not given),)
+
+    def _allowed_extras(self, protected: Mapping[int, Protection]) -> list[_Room]:
+        """No less than the room of the extras that budgets let go."""
+        found = []
+        for index, protection in protected.items():
+            if all(budget.name != protection.subject for budget in self._budgets):
+                continue
+            budgets = [b.left for b in self._budgets if index in b.pods]
+            groups = self._asked.gangs[index].groups
+            extras = sum(max(0, g.running_count - g.min_replicas) for g in groups)
+            count = min(extras, *budgets)
+            if count > 0:
+                found.append(self._room_of(index, most=count))
+        return found
 
     def _in_the_way(self, gang: Gang, given: Sequence[int], protected: Sequence[int]) -> list[int]:
         """Some of the protected gangs without which, and without the `given`, a gang fits."""
@@ -210,14 +225,18 @@ class ProtectedGangs:
         gang = self._asked.gangs[index]
         return gang.priority, sum(group.running_count for group in gang.groups), gang.name
 
-    def _room_of(self, index: int) -> _Room:
-        """What a gang that stays holds in every column that others could use."""
+    def _room_of(self, index: int, *, most: int | None = None) -> _Room:
+        """What a gang that stays holds in every column that others could use.
+
+        `most` units of each demand on each node, where the problem could let the gang go.
+        """
         nodes = self._asked.columns
         held: dict[int, Ints] = {}
         for d, node, count in self._problem.gangs[index].home:
             pod_class = self._problem.gangs[index].demands[d].pod_class
-            held[node] = held.get(node, 0) + count * self._problem.request[pod_class]
-        if not held:
+            some = count if most is None else min(count, most)
+            held[node] = held.get(node, 0) + some * self._problem.request[pod_class]
+        if not held and most is None:
             for s in (s for group in self._asked.gangs[index].groups for s in group.pod_sets):
                 columns = self._problem.columns
                 # Where others have them as well they do not come free.
@@ -238,12 +257,14 @@ class ProtectedGangs:
         amounts = amounts.reshape(len(rows), len(self._whole))
         return _Room(np.array(rows, dtype=np.int64), np.maximum(amounts, amounts[:, self._whole]))
 
-    def _place_without(self, gang: Gang, others: Sequence[int]) -> Units | None:
-        """Where a trial places the gang when some others are gone."""
+    def _place_without(
+        self, gang: Gang, others: Sequence[int], parts: Sequence[_Room] = ()
+    ) -> Units | None:
+        """Where a trial places the gang when some others, and parts of them, are gone."""
         if self._late():
             return None
         mark = self._residual.mark()
-        rooms = [self._rooms[i] for i in others]
+        rooms = [*(self._rooms[i] for i in others), *parts]
         for room in rooms:
             self._residual.give(room.nodes, room.amounts)
         try:

@@ -408,3 +408,12 @@ def test_what_is_held_for_several_owners_does_not_hide_who_stays() -> None:
         "gang old (priority 0) is not preemptible; without it the gang would fit; its own priority"
         " is 100."
     ]
+
+
+@pytest.mark.parametrize(("asked", "told"), [(2, False), (3, True)])
+def test_a_budget_that_lets_enough_extras_go_is_not_in_the_way(asked: int, told: bool) -> None:
+    elastic = Group("w", gpus=1, min=1, told=("x1",) * 5, labels={"app": "old"})
+    scenario = Scenario("r1: x1=0/5").gang("old", elastic).budget(2, app="old")
+    scenario = scenario.gang("urgent", pods=asked, gpus=1, priority=100)
+    reasons = ask(scenario, EvictionPolicy.PREEMPT, nothing_goes=True)
+    assert any("in disruption budget b0" in r.message for r in reasons) is told

@@ -12,8 +12,8 @@ Honoured
     Namespace objects are in the input), `matchLabelKeys` and `mismatchLabelKeys`;
     `topologySpreadConstraints` with `DoNotSchedule`,
     including `minDomains`, `matchLabelKeys` and both policies; host ports, and
-    the container ports of pods with `hostNetwork`; `priority` and
-    `priorityClassName`, where the PodGang names no class. `resourceClaims` (see
+    the container ports of pods with `hostNetwork`; `priority`, `priorityClassName` and
+    `preemptionPolicy`, where the PodGang names no class. `resourceClaims` (see
     `claims`), `persistentVolumeClaim` and `ephemeral` volumes (see `volumes`),
     `schedulingGroup` and `workloadRef` (see `native_gangs`), and what annotations say
     of shares of GPUs (see `shares`).
@@ -26,8 +26,8 @@ Refused by name
 Ignored, since it is soft or harmless
     Preferred node affinity, preferred pod affinity and anti-affinity, spread
     constraints with `ScheduleAnyway`, `PreferNoSchedule` taints;
-    `preemptionPolicy` (nothing is preempted); `runtimeClassName` (its overhead
-    is already in `overhead`); `schedulerName` (the scheduler that is asked decides);
+    `runtimeClassName` (its overhead is already in `overhead`);
+    `schedulerName` (the scheduler that is asked decides);
     `tolerationSeconds`; `os` (say it in the node selector); volumes that any
     node can mount (`emptyDir`, `hostPath`, `configMap`, `secret`, `projected`,
     `downwardAPI`, inline `csi`, `image` and network file systems); resizes in
