@@ -209,6 +209,8 @@ def _moved_by_trying(opened: Prepared, question: DeviceQuestion, listings: Listi
     if len(question.homes) > most:
         beyond = sorted(question.homes)[most:]
         raise CannotStayError(pod.key.gang for name in beyond for pod in question.homes[name])
+    if not columns.exact:
+        opened = replace(opened, all_again=False)
     # Those that move may come again to other devices of their own nodes.
     looser = anywhere(question, listings)
     return with_columns(opened, question, on_own_nodes(question, columns), looser)

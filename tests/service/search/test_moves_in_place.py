@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.entities.devices import Device, DevicePartition, PartitionPolicy
+from placement_service.entities.devices import (
+    Device,
+    DevicePartition,
+    DeviceShare,
+    PartitionPolicy,
+)
 from placement_service.entities.request import (
     HOSTNAME,
     PODS,
@@ -21,6 +26,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.solution import TierName
 from placement_service.formulation import staying_or_moving
+from tests.judged import oracle
 from tests.service import nics
 from tests.service.evictions import REPACK
 from tests.service.questions import GPU
@@ -110,3 +116,24 @@ def test_extras_do_not_move_in_place_alone_and_no_proof_is_claimed() -> None:
     found = answer(Snapshot((node(0, 4),), (elastic, four())), REPACK)
     assert found.evicted() == ["a", "a"]
     assert not found.solution.proven
+
+
+def test_nothing_is_proven_where_columns_leave_plans_out() -> None:
+    """Three pods of two halves each have room beside the one that runs, and columns say no."""
+    devices = (
+        Device(0, used_milli=900, used_memory_milli=900),
+        *(Device(i, used_milli=0, used_memory_milli=0) for i in (1, 2, 3)),
+    )
+    board = replace(node(), allocatable={GPU: 4, PODS: 110}, devices=devices, partitions=())
+    third = PodTemplate({PODS: 1}, device_share=DeviceShare(300, 300))
+    halves = PodTemplate({PODS: 1}, device_share=DeviceShare(500, 500, count=2))
+    old = replace(runs("old", (0,)).groups[0].pod_sets[0], template=third)
+    new = PodSet(halves, tuple(Pod(f"namespaces/ml/pods/new-{i}") for i in range(3)))
+    gangs = (
+        PodGang("namespaces/ml/podgangs/old", (PodGroup("w", 1, (old,)),)),
+        PodGang("namespaces/ml/podgangs/new", (PodGroup("w", 3, (new,)),)),
+    )
+    question = Snapshot((replace(board, requested={PODS: 1}),), gangs)
+    assert len(oracle(question, REPACK).plan) == 3
+    found = answer(question, REPACK)
+    assert len(found.bindings) == 3 or not found.solution.proven
