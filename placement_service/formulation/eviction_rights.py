@@ -17,7 +17,7 @@ from typing import NamedTuple
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
-from placement_service.formulation.open_gangs import is_anew, whole_name
+from placement_service.formulation.open_gangs import is_anew, is_otherwise, whole_name
 from placement_service.formulation.rules.queues import above_limits, least_memory, pod_amount
 
 #: At most so many unions of groups that share are added.
@@ -97,9 +97,17 @@ class EvictionRights:
     ask for more, only some may reclaim for it: the most important and oldest first, and only those
     that stay within it with all their pods. With `each_alone` all may whose minimum alone stays
     within it, which is looser than the rules; `in_turn` says whether that makes a difference.
+    Gangs the other way round (see `reclaim_ways`) gain only with `otherwise`.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, *, each_alone: bool = False) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        *,
+        each_alone: bool = False,
+        otherwise: bool = False,
+    ) -> None:
         self._policy = policy
         self._as_of = snapshot.as_of
         self._queues = {queue.name: queue for queue in snapshot.queues}
@@ -109,7 +117,7 @@ class EvictionRights:
         moves = policy.eviction is EvictionPolicy.REPACK
         self._above_limits = above_limits(snapshot, policy) if moves else {}
         self.in_turn = False
-        self._takes_turn: dict[tuple[int, str, bool], bool] = {}
+        self._turn_queues: dict[tuple[int, str, bool], frozenset[str]] = {}
         #: The classes of gangs that may be reclaimed.
         self._running = {
             self._by_run_time(gang)
@@ -125,6 +133,7 @@ class EvictionRights:
             self.winner(gang)
             for gang in snapshot.gangs
             if any(group.pending_count for group in gang.groups)
+            and (otherwise or not is_otherwise(gang.name))
         }
 
     # --- classes --------------------------------------------------------------
@@ -132,6 +141,8 @@ class EvictionRights:
     def winner(self, gang: PodGang) -> Winner:
         """The class of a gang that may gain."""
         mine = self._reclaims_for.get(whole_name(gang.name), frozenset())
+        if is_otherwise(gang.name):
+            mine ^= self.turn_queues(gang)
         return Winner(gang.priority, gang.queue if mine else "", gang.never_preempts, mine)
 
     def _entitled(self, snapshot: Snapshot, each_alone: bool) -> dict[str, frozenset[str]]:
@@ -169,7 +180,7 @@ class EvictionRights:
                 gang
                 for gang in snapshot.gangs
                 if gang.queue
-                and not is_anew(gang.name)
+                and not (is_anew(gang.name) or is_otherwise(gang.name))
                 and any(g.pending_count for g in gang.groups)
             ),
             key=lambda g: (-g.priority, g.reclaims_later, now if g.created is None else g.created),
@@ -184,16 +195,26 @@ class EvictionRights:
 
     def takes_turn(self, gang: PodGang) -> bool:
         """Whether a gang can gain by reclaiming: it may not preempt all that it could reclaim."""
+        return bool(self._gaining_queues(gang))
+
+    def turn_queues(self, gang: PodGang) -> frozenset[str]:
+        """The queues for which a gang can gain by reclaiming, and which lack its minimum."""
+        least = self.asked(gang).least
+        lacking = {queue for queue, n in self.lacks(gang.queue).items() if n >= least}
+        return self._gaining_queues(gang) & lacking
+
+    def _gaining_queues(self, gang: PodGang) -> frozenset[str]:
         key = gang.priority, gang.queue, gang.never_preempts
-        if key not in self._takes_turn:
-            self._takes_turn[key] = any(
-                not (gang.priority > one.priority and not gang.never_preempts)
-                or not one.may_be_preempted
+        if key not in self._turn_queues:
+            preempts = not gang.never_preempts
+            self._turn_queues[key] = frozenset(
+                pair.mine
                 for one in self._running
-                if (pair := self._first_that_differ(gang.queue, one.queue)) is not None
+                if not (preempts and gang.priority > one.priority and one.may_be_preempted)
+                and (pair := self._first_that_differ(gang.queue, one.queue)) is not None
                 and self._used[pair.theirs] > self._guaranteed(pair.theirs)
             )
-        return self._takes_turn[key]
+        return self._turn_queues[key]
 
     def _may_come(self, gang: PodGang, least: int) -> bool:
         """Whether a gang could come at all; else it would keep others from reclaiming."""

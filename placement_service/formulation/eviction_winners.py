@@ -18,13 +18,21 @@ from placement_service.formulation.problem import Gang, Problem
 
 
 def winners(
-    snapshot: Snapshot, policy: Policy, gangs: Sequence[Gang]
+    snapshot: Snapshot,
+    policy: Policy,
+    gangs: Sequence[Gang],
+    *,
+    each_alone: bool = False,
+    otherwise: bool = False,
 ) -> Mapping[GangIdx, frozenset[GangIdx]]:
-    """The gangs that may take the room of each open gang; empty where gangs are only moved."""
+    """The gangs that may take the room of each open gang; empty where gangs are only moved.
+
+    `each_alone` and `otherwise` as of `EvictionRights`.
+    """
     homes = [gang.index for gang in gangs if gang.home]
     if not homes or policy.eviction is EvictionPolicy.REPACK:
         return {}
-    rights = EvictionRights(snapshot, policy)
+    rights = EvictionRights(snapshot, policy, each_alone=each_alone, otherwise=otherwise)
     able: defaultdict[Winner, set[GangIdx]] = defaultdict(set)
     for gang in gangs:
         source = snapshot.gangs[gang.index]
@@ -43,19 +51,20 @@ def winners(
 
 def rights_hold(problem: Problem, plan: Plan) -> bool:
     """Whether for every gang that loses pods some gang gains that may take its room."""
-    gains: dict[GangIdx, bool] = {}
+    gained: dict[GangIdx, bool] = {}
     for victim, able in problem.winners.items():
         gang, units = problem.gangs[victim], plan.get(victim, ())
         if units == gang.home or _at_home(gang, units) == _at_home(gang, gang.home):
             continue
-        for index in able - gains.keys():
-            gains[index] = _gains(problem.gangs[index], plan.get(index, ()))
-        if not any(gains[index] for index in able):
+        for index in able - gained.keys():
+            gained[index] = gains(problem.gangs[index], plan.get(index, ()))
+        if not any(gained[index] for index in able):
             return False
     return True
 
 
-def _gains(gang: Gang, units: Units) -> bool:
+def gains(gang: Gang, units: Units) -> bool:
+    """Whether a gang gets new pods."""
     return sum(n * pods_of(gang, d) for d, _, n in units) > _at_home(gang, units)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Assignment
-from placement_service.formulation import guarantees
+from placement_service.formulation import guarantees, reclaim_ways
 from placement_service.formulation.arrays import MOST_REPEATED
 from placement_service.formulation.disruption_budgets import budgets
 from placement_service.formulation.eviction_winners import winners
@@ -30,6 +30,7 @@ from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
 from placement_service.formulation.rules.reservation_owners import Ownership
 from placement_service.formulation.running_topology import growing
+from placement_service.formulation.tiers import has_goals_of
 
 
 def formulate(
@@ -48,13 +49,19 @@ def formulate(
     they do in any case.
     """
     prepared = prepare(request, policy) if prepared is None else prepared
+    if prepared.otherwise is not None:
+        problem = formulate(request, policy, replace(prepared, otherwise=None), repeated=repeated)
+        ways = _formulate(request, policy, prepared.otherwise, repeated=repeated, loose=False)
+        return replace(problem, again=ways) if has_goals_of(problem, ways) else problem
     if prepared.looser is not None:
         relaxation = formulate(request, policy, prepared.looser, repeated=repeated)
         problem = formulate(request, policy, replace(prepared, looser=None), repeated=repeated)
         return replace(problem, relaxation=relaxation.relaxation or relaxation)
     if prepared.relaxed is not None:
         # With looser rights fewer nodes are closed.
-        loose = replace(prepared, snapshot=prepared.relaxed, relaxed=None, closed={})
+        loose = replace(
+            prepared, snapshot=prepared.relaxed, relaxed=None, closed={}, each_alone=True
+        )
         # Columns count what tied pods hold at home as if all of them were there, so none of them
         # is where the gang moves. That leaves plans out, but no bound.
         only_stays = prepared.only_stays | prepared.tied
@@ -100,6 +107,10 @@ def _formulate(
     queue_rows, all_said = queues.formulate(
         snapshot, policy, table.contents, _asks(gangs), repeated=repeated
     )
+    otherwise = policy.eviction is EvictionPolicy.RECLAIM and bool(prepared.again)
+    if otherwise:
+        source = prepared.request or request
+        queue_rows += tuple(reclaim_ways.rows(source, policy, table.contents, _asks(gangs)))
     gangs = tuple(_with_queues(gangs, queue_rows))
     guaranteed = guarantees.formulate(snapshot, policy, prepared.homes)
     gangs = tuple(_with_guarantees(gangs, guaranteed))
@@ -131,7 +142,13 @@ def _formulate(
         named_levels=named,
         repeats=repeats,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
-        winners=winners(prepared.request or request, policy, gangs),
+        winners=winners(
+            prepared.request or request,
+            policy,
+            gangs,
+            each_alone=prepared.each_alone,
+            otherwise=otherwise,
+        ),
     )
     for array in (problem.free, problem.request, problem.eligible):
         array.flags.writeable = False

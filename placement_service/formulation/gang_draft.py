@@ -22,7 +22,9 @@ from placement_service.formulation.open_gangs import (
     MUST_RUN,
     anew_name,
     is_anew,
+    is_otherwise,
     is_part,
+    otherwise_name,
     part_name,
     whole_name,
 )
@@ -69,7 +71,7 @@ class GangDraft:
         self._minimums = minimums = prepared.minimums
         self._only_extras = index in prepared.only_extras
         self._only_stays = prepared.only_stays
-        self._comes_again = index in prepared.again
+        self.comes_again = index in prepared.again
         self._closed = prepared.closed
         #: Where pods are that stay at home or go, by their sets.
         self._at = {} if minimums else {(h.group, h.pod_set): NodeIdx(h.node) for h in homes}
@@ -212,11 +214,15 @@ class GangDraft:
             for d in self._demands
         )
         whole, anew = whole_name(self.gang.name), is_anew(self.gang.name)
+        other_way = is_otherwise(self.gang.name)
         not_with = -1
-        if anew:
+        if anew or other_way:
             not_with = by_name.get(part_name(whole), by_name[whole])
         elif self.is_open:
             not_with = by_name.get(anew_name(whole), -1)
+        else:
+            other = by_name.get(otherwise_name(self.gang.name), -1)
+            not_with = other if other >= 0 and drafts[other].comes_again else -1
         base = by_name[self.gang.base_gang] if self.gang.base_gang else -1
         set_base = set_bases[self.index]
         set_level = NO_LEVEL
@@ -230,13 +236,13 @@ class GangDraft:
             value=0 if self._has_no_minimum else value,
             pending=self.gang.is_pending or self.is_open,
             placeable=not self.refused
-            and (not anew or self._comes_again or drafts[not_with].may_go),
+            and (self.comes_again or not (other_way or (anew and not drafts[not_with].may_go))),
             demands=demands,
             requirements=tuple(self._requirements),
             scopes=tuple(self.packing.over(self._of_group)),
             base=GangIdx(base),
             part=GangIdx(by_name.get(part_name(self.gang.name), -1)),
-            anew_of=GangIdx(by_name[whole] if anew else -1),
+            anew_of=GangIdx(by_name[whole] if anew or other_way else -1),
             not_with=GangIdx(not_with),
             waits=not self.is_open and not (anew and drafts[by_name[whole]].runs_whole),
             set_base=set_base,
@@ -278,7 +284,7 @@ class GangDraft:
                 yield UnitsOnNode(DemandIdx(i), NodeIdx(home.node), count)
 
     def _keeps(self, demands: Sequence[Demand]) -> Iterator[int]:
-        for requirement in self._requirements if self._minimums and not self._comes_again else ():
+        for requirement in self._requirements if self._minimums and not self.comes_again else ():
             group = demands[requirement.demands[0]].members[0].group
             # A bundle is one unit, whatever its pods.
             yield min(self._minimums.get(GroupOf(self.index, group), 0), requirement.missing)

@@ -20,7 +20,7 @@ from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_names import name_devices
 from placement_service.formulation.eviction_rights import EvictionRights
-from placement_service.formulation.open_gangs import WAITING, is_anew, whole_name
+from placement_service.formulation.open_gangs import WAITING, is_otherwise, whole_name
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 
 
@@ -78,6 +78,8 @@ class PlanNames:
         if not self._running:
             bindings = use_reservations(request, self._bindings(assignments))
             return NamedPlan(name_devices(request, policy, bindings), ())
+        names = {prepared.snapshot.gangs[a.gang].name for a in assignments}
+        otherwise = {whole_name(name): name for name in names if is_otherwise(name)}
         again = [a for a in assignments if a.gang in prepared.again]
         assignments = [a for a in assignments if a.gang not in prepared.again]
         new = [a for a in assignments if (a.gang, a.group, a.pod_set) not in self._running]
@@ -89,7 +91,8 @@ class PlanNames:
             lost = [*_moved(prepared, placed, again), *_moved_again(prepared, again)]
         else:
             lost = list(_gone(prepared, placed))
-        evictions = tuple(_evictions(prepared.request or request, policy, bindings, lost))
+        asked = prepared.request or request
+        evictions = tuple(_evictions(asked, policy, bindings, lost, otherwise))
         bindings = use_reservations(request, bindings, evictions)
         return _with_devices(request, policy, bindings, evictions)
 
@@ -98,7 +101,7 @@ class PlanNames:
         if self._running:
             bindings = tuple(
                 b._replace(gang=whole_name(b.gang), group=b.group.removesuffix(WAITING))
-                if b.group.endswith(WAITING) or is_anew(b.gang)
+                if b.group.endswith(WAITING) or b.gang != whole_name(b.gang)
                 else b
                 for b in bindings
             )
@@ -211,8 +214,13 @@ def _moved_of_set(
 
 
 def _evictions(
-    request: Snapshot, policy: Policy, bindings: Iterable[Binding], lost: Sequence[_Lost]
+    request: Snapshot,
+    policy: Policy,
+    bindings: Iterable[Binding],
+    lost: Sequence[_Lost],
+    otherwise: Mapping[str, str],
 ) -> Iterator[Eviction]:
+    """`otherwise` are gangs that come the other way round, by their own names."""
     if not lost:
         return
     by_name = {gang.name: gang for gang in request.gangs}
@@ -220,13 +228,14 @@ def _evictions(
     here: defaultdict[str, list[str]] = defaultdict(list)
     for b in bindings:
         here[b.node].append(b.gang)
-    rights = EvictionRights(request, policy)
+    rights = EvictionRights(request, policy, otherwise=bool(otherwise))
 
     def order(one: _Lost) -> tuple[object, ...]:
         return natural_key(whole_name(request.gangs[one.gang].name)), natural_key(one.pod)
 
     def kind(winner: str, victim: PodGang) -> EvictionKind | None:
-        return rights.kind(rights.winner(by_name[winner]), rights.victim(victim))
+        source = by_name[otherwise.get(winner, winner)]
+        return rights.kind(rights.winner(source), rights.victim(victim))
 
     named: set[str] = set()
     for one in sorted(lost, key=order):

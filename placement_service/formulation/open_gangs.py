@@ -37,6 +37,10 @@ RUNNING = " (running)"
 ANEW = " (anew)"
 
 
+#: Ends the name of the gang that is another one the other way round (see `reclaim_ways`).
+OTHERWISE = " (otherwise)"
+
+
 def part_name(name: str) -> str:
     """The name of the gang that holds the running pods of another."""
     return name + RUNNING
@@ -57,9 +61,19 @@ def is_anew(name: str) -> bool:
     return name.endswith(ANEW)
 
 
+def otherwise_name(name: str) -> str:
+    """The name of a gang the other way round."""
+    return name + OTHERWISE
+
+
+def is_otherwise(name: str) -> bool:
+    """Whether a gang of that name is another one the other way round."""
+    return name.endswith(OTHERWISE)
+
+
 def whole_name(name: str) -> str:
     """The name that a gang has in the request."""
-    return name.removesuffix(RUNNING).removesuffix(ANEW)
+    return name.removesuffix(RUNNING).removesuffix(ANEW).removesuffix(OTHERWISE)
 
 
 def stays_in_place(gang: PodGang, *, moves: bool) -> bool:

@@ -20,21 +20,30 @@ from placement_service.formulation.held_columns import TooManyHeldError, with_he
 from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.looser_gangs import with_looser_gangs
 from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.reclaim_ways import with_other_ways
 from placement_service.formulation.running_gangs import open_running_gangs
 from placement_service.formulation.running_parts import with_running_parts
 
 
-def prepare(snapshot: Snapshot, policy: Policy, *, until: float = math.inf) -> Prepared:
+def prepare(
+    snapshot: Snapshot, policy: Policy, *, until: float = math.inf, by_turns: bool = False
+) -> Prepared:
     """A valid snapshot in the rules that `formulate` knows.
 
     What fits the devices of nodes is tried out `until` (in `time.monotonic` seconds), and after
-    that only counted, which is stricter. No looser question is asked then.
+    that only counted, which is stricter. No looser question is asked then. With `by_turns` all
+    gangs reclaim in one way (see `reclaim_ways`).
     """
     listings = Listings(until)
     bare = without_implied_rules(snapshot)
-    snapshot = with_gangs_anew(with_running_parts(bare, policy), policy)
+    once = with_gangs_anew(with_running_parts(bare, policy), policy)
+    snapshot = once if by_turns else with_other_ways(once, policy)
     divided = None if snapshot is bare else snapshot
     opened = replace(_opened(snapshot, policy, listings), request=divided)
+    if snapshot is not once:
+        otherwise = _opened(snapshot, policy, listings, otherwise=True)
+        if otherwise.homes == opened.homes:
+            opened = replace(opened, otherwise=replace(otherwise, request=divided))
     if not opened.missed or time.monotonic() > until:
         return opened
     moves = policy.eviction is EvictionPolicy.REPACK
@@ -46,10 +55,12 @@ def prepare(snapshot: Snapshot, policy: Policy, *, until: float = math.inf) -> P
     return replace(opened, looser=looser) if looser.exact else opened
 
 
-def _opened(snapshot: Snapshot, policy: Policy, listings: Listings) -> Prepared:
+def _opened(
+    snapshot: Snapshot, policy: Policy, listings: Listings, *, otherwise: bool = False
+) -> Prepared:
     closed: frozenset[int] = frozenset()
     while True:
-        opened = open_running_gangs(snapshot, policy, closed=closed)
+        opened = open_running_gangs(snapshot, policy, closed=closed, otherwise=otherwise)
         try:
             opened = with_held(opened)
             opened = replace(

@@ -40,13 +40,15 @@ class Prepared:
     rows, that the waiting pods of a set do not get: gangs hold them that may not be evicted for
     these pods. `held` is what the pods of a set have at home where that is not what they ask for.
     Gangs `again` are others that come to new places as a whole, also to those that they have;
-    `all_again`: so may all gangs for which that could make a difference.
+    `all_again`: so may all gangs for which that could make a difference. In `otherwise` they are
+    gangs that reclaim, or do not, against their turn (see `reclaim_ways`).
     `users` are the reservations that running pods of open gangs use, by their names. `exact` is
     false where a rule is expressed more strictly than it is, or where a gang
     that may give way is not open, so that no bound holds. `mends` says that such a gang waits for
     more pods and breaks its required levels only by where it runs: the problem refuses it whatever
     it could gain. Where devices are expressed too strictly, `relaxed` is the same snapshot with
-    looser columns: its bounds hold; `few_devices` where nothing else differs there.
+    looser columns: its bounds hold; `few_devices` where nothing else differs there. `each_alone`:
+    gangs may reclaim there that may not all do so together.
     `bounds_topology` is false where running gangs count in models otherwise than in that tier.
     `request` is what was prepared where gangs stand behind those of
     the request (see `running_parts` and `beginning_anew`). `missed` are gangs that may give way by
@@ -64,11 +66,13 @@ class Prepared:
     held: Mapping[SetOf, Resources] = field(default_factory=dict)
     again: frozenset[int] = frozenset()
     all_again: bool = False
+    otherwise: Prepared | None = None
     users: Mapping[str, str] = field(default_factory=dict)
     exact: bool = True
     mends: bool = False
     bounds_topology: bool = True
     relaxed: Snapshot | None = None
+    each_alone: bool = False
     few_devices: bool = False
     request: Snapshot | None = None
     missed: frozenset[str] = frozenset()

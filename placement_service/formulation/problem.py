@@ -137,7 +137,8 @@ class Gang:
     `waited` is in seconds, 0 for a gang that has just arrived; `waits` is false for one whose
     minimum runs. `runs_in_part` is true while its minimum is not met though some of its pods run.
 
-    A gang that begins anew (see `beginning_anew`) is `anew_of` a gang of the request. It is
+    A gang that begins anew (see `beginning_anew`), or comes the other way round (see
+    `reclaim_ways`), is `anew_of` a gang of the request. It is
     `not_with` the gang of what runs of that one, nor that gang with it: only one of the two may be
     placed.
     """
@@ -279,8 +280,8 @@ class Problem:
     #: Whether columns say that fewer pods fit the devices of nodes than do, and those of the
     #: relaxation that more do.
     few_devices: bool = False
-    #: The same question where gangs also move to other devices of their own nodes, for which it
-    #: is asked last. It is exact where it may be.
+    #: The same question where gangs also move to other devices of their own nodes, or it is open
+    #: which of them reclaim, for which it is asked last. It is exact where it may be.
     again: Problem | None = None
     #: The same question with looser columns, whose bounds hold for this one where it is not exact.
     relaxation: Problem | None = None

@@ -17,6 +17,8 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PodGang, PodGroup, Policy, Snapshot
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import is_anew
+from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.reclaim_ways import without_other_ways
 
 #: Amounts times gangs up to which the best sum is looked for; beyond, large gangs come first.
 _MOST_STEPS: Final = 2_000_000
@@ -66,12 +68,17 @@ def other_turns(snapshot: Snapshot, policy: Policy) -> Turns | None:
     return Turns(turned, whole)
 
 
-def are_alike(one: Snapshot, other: Snapshot) -> bool:
-    """Whether two snapshots have the same gangs, groups and pod sets, however many pods."""
-    return _shape(one) == _shape(other)
+def bounded_by(whole: Prepared, part: Prepared) -> Prepared:
+    """The question with some pods less, with the bounds of the `whole` one."""
+    relaxed = whole.relaxed and without_other_ways(whole.relaxed)
+    if relaxed is None or _shape(relaxed) != _shape(part.snapshot):
+        # Without some pods other gangs may begin anew, or none of a group waits.
+        return replace(part, relaxed=None, exact=False)
+    return replace(part, relaxed=relaxed, exact=part.exact and whole.exact)
 
 
 def _shape(snapshot: Snapshot) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
+    """Gangs, groups and their pod sets, however many pods."""
     return [
         (gang.name, tuple((group.name, len(group.pod_sets)) for group in gang.groups))
         for gang in snapshot.gangs

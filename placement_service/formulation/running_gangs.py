@@ -62,12 +62,14 @@ from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights, has_extras
 from placement_service.formulation.open_gangs import (
     anew_name,
+    is_otherwise,
     part_name,
     stays_in_place,
     whole_name,
 )
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.reclaim_limits import with_reclaim_limits
+from placement_service.formulation.reclaim_ways import all_come_both_ways
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
     has_many_terms,
@@ -89,9 +91,16 @@ from placement_service.formulation.staying_or_moving import open_for_moves
 
 
 def open_running_gangs(
-    snapshot: Snapshot, policy: Policy, *, closed: Collection[int] = ()
+    snapshot: Snapshot,
+    policy: Policy,
+    *,
+    closed: Collection[int] = (),
+    otherwise: bool = False,
 ) -> Prepared:
-    """The snapshot with all gangs open that the policy allows to disturb, except `closed`."""
+    """The snapshot with all gangs open that the policy allows to disturb, except `closed`.
+
+    With `otherwise` gangs the other way round come, too (see `reclaim_ways`).
+    """
     if policy.eviction is EvictionPolicy.NONE:
         return Prepared(snapshot)
     moves = policy.eviction is EvictionPolicy.REPACK
@@ -116,10 +125,19 @@ def open_running_gangs(
         opened = replace(open_for_moves(snapshot, policy, chosen), only_extras=frozenset(young))
     else:
         # Together gangs may not reclaim as much as each may alone: bounds are about the latter.
-        strict = EvictionRights(snapshot, policy) if rights.in_turn else rights
+        strict = rights
+        if rights.in_turn:
+            strict = EvictionRights(snapshot, policy, otherwise=otherwise)
         opened = open_for_evictions(snapshot, chosen, strict, kept)
         alike = any(snapshot.gangs[i].name in unsaid for i in chosen)
-        if rights.in_turn or alike or not opened.exact:
+        if otherwise:
+            others = range(len(snapshot.gangs))
+            opened = replace(
+                opened,
+                again=frozenset(i for i in others if is_otherwise(snapshot.gangs[i].name)),
+                exact=opened.exact and not alike and all_come_both_ways(snapshot, rights),
+            )
+        elif rights.in_turn or alike or not opened.exact:
             # Where reservations hold room beside victims, columns may leave plans out.
             limited = with_reclaim_limits(snapshot, policy, rights)
             loose = open_for_evictions(

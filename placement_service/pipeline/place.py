@@ -29,7 +29,7 @@ from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Problem
-from placement_service.formulation.reclaim_turns import Turns, are_alike, other_turns
+from placement_service.formulation.reclaim_turns import Turns, bounded_by, other_turns
 from placement_service.formulation.tiers import has_goals_of
 from placement_service.heuristic.scarcity import somebody_may_wait
 from placement_service.pipeline.candidates import Candidate, Candidates, Judging
@@ -192,13 +192,10 @@ class _Run:
         """The snapshot of the request in arrays, or a part of it: bounds are those of the whole."""
         policy, now = self._request.policy, self._clock()
         share = 1.0 if policy.deterministic else PREPARING_SHARE
-        prepared = prepare(snapshot, policy, until=now + share * (self._budget.answer_by - now))
+        until = now + share * (self._budget.answer_by - now)
+        prepared = prepare(snapshot, policy, until=until, by_turns=whole is not None)
         if whole is not None:
-            relaxed, exact = whole.prepared.relaxed, prepared.exact and whole.prepared.exact
-            if relaxed is None or not are_alike(relaxed, prepared.snapshot):
-                # Without some pods other gangs may begin anew, or none of a group waits.
-                relaxed, exact = None, False
-            prepared = replace(prepared, relaxed=relaxed, exact=exact)
+            prepared = bounded_by(whole.prepared, prepared)
         problem = self._stages.formulate(snapshot, self._request.policy, prepared)
         if whole is not None and not has_goals_of(problem, problem.relaxation):
             # Without some pods there may be no extras, and bounds are told goal by goal.
