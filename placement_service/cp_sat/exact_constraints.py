@@ -16,6 +16,7 @@ from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.rules import post, queues
 from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Var, dot
+from placement_service.formulation.eviction_winners import gains
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Scope
@@ -43,6 +44,7 @@ def constrain(variables: ExactVariables, home_pods: HomePods) -> Filling:
         post(variables, rule)
     _queues_hold(variables)
     home_pods.budgets_hold(variables)
+    _victims_go_for_those_with_a_right(variables)
     _counting_rows_hold(variables)
     _equal_gangs_are_ordered(variables)
     return filling
@@ -147,6 +149,36 @@ def _queues_hold(variables: ExactVariables) -> None:
         terms = [(u.units, int(row.weight[u.pod_class])) for u in units]
         queues.post(variables.cp, variables.problem, row, terms, variables.fixed)
         queues.post_excess(variables.cp, variables.problem, row, units, variables.fixed)
+
+
+def _victims_go_for_those_with_a_right(variables: ExactVariables) -> None:
+    """Pods leave only where some gang gets new ones that may take their room, though what comes
+    free may serve others: what is below the limit of a queue, say.
+    """
+    problem, fixed = variables.problem, variables.fixed
+    inside = {node for c in variables.classes for node in c.nodes}
+    victims: dict[frozenset[GangIdx], list[Gang]] = {}
+    for g in variables.gangs:
+        if g.index in problem.winners:
+            victims.setdefault(problem.winners[g.index], []).append(g)
+    for able, mine in victims.items():
+        if any(gains(problem.gangs[i], fixed[i]) for i in able & fixed.keys()):
+            continue
+        new = [
+            v
+            for g in variables.gangs
+            if g.index in able
+            for d in {*range(len(g.demands))} - {h.demand for h in g.home}
+            for v in variables.at_class[g.index, d].values()
+        ]
+        one_gains = variables.cp.new_bool_var("")
+        variables.cp.add(cp_model.LinearExpr.sum(new) >= one_gains)
+        for g in mine:
+            for home in g.home:
+                if home.node in inside:
+                    stay = list(variables.at_class[g.index, home.demand].values())
+                    least = home.units * (1 - one_gains)
+                    variables.cp.add(cp_model.LinearExpr.sum(stay) >= least)
 
 
 def _counting_rows_hold(variables: ExactVariables) -> None:

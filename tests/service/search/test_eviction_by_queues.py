@@ -8,14 +8,15 @@ import pytest
 
 from placement_service.entities.eviction import EvictionKind
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.solution import TierName
+from placement_service.entities.request import Snapshot
 from tests.service.evictions import (
+    PREEMPT,
     RECLAIM,
     cluster,
     running,
     urgent,
 )
-from tests.service.questions import gang
+from tests.service.questions import gang, node
 from tests.service.search.answering import answer
 
 
@@ -89,13 +90,25 @@ def test_a_pod_is_reclaimed_where_a_gang_above_it_shares_its_room() -> None:
     assert result.solution.proven
 
 
-def test_nothing_is_proven_of_a_gang_whose_minimum_alone_is_guaranteed() -> None:
-    """One of its two pods may reclaim, but the engine only tries both."""
+def test_the_minimum_of_a_gang_reclaims_where_its_extras_are_not_guaranteed() -> None:
     queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b", guaranteed={GPUS: 8}))
     theirs = [replace(running(f"old{i}", f"n{i}", gpus=8), queue="queues/b") for i in range(2)]
     mine = replace(gang("mine", pods=2, gpus=8), queue="queues/a")
     mine = replace(mine, groups=(replace(mine.groups[0], min_replicas=1),))
     result = answer(replace(cluster(*theirs, mine, nodes=2), queues=queues), RECLAIM)
-    [admitted] = [t for t in result.solution.tiers if t.name is TierName.ADMITTED]
-    assert admitted.bound is not None
-    assert admitted.bound >= 8
+    assert len(result.bindings) == len(result.evictions) == 1
+    assert result.solution.proven
+
+
+def test_nobody_goes_only_to_bring_a_queue_below_its_limit() -> None:
+    """Extras would make room below the limit for a gang of their own priority, and nobody with a
+    right to them can come.
+    """
+    queues = (Queue("queues/a", limit={GPUS: 10}), Queue("queues/b", limit={GPUS: 0}))
+    peer = replace(running("peer", *["n0"] * 3, gpus=2, minimum=1), queue="queues/a")
+    like = replace(urgent(priority=0), queue="queues/a")
+    above = replace(gang("above", pods=1, gpus=2), queue="queues/b", priority=1)
+    question = Snapshot((node("n0", used=6), node("n1")), (peer, like, above), queues=queues)
+    result = answer(question, PREEMPT)
+    assert not result.bindings
+    assert result.solution.proven
