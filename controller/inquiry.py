@@ -63,6 +63,7 @@ class Inquiry:
         self._heartbeat = heartbeat
         self._metrics = metrics
         self._clock = clock
+        self._left_out: Mapping[str, str] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -77,6 +78,11 @@ class Inquiry:
 
     def ask(self, query: Query, history: GangHistory) -> Reply:
         """Asks, and leaves out what the service refuses. Does not raise."""
+        reply = self._ask(query, history)
+        self._tell_left_out(reply.query.left_out)
+        return reply
+
+    def _ask(self, query: Query, history: GangHistory) -> Reply:
         for left in reversed(range(_MOST_REQUESTS)):
             self._refuse(query.refused, history)
             self._heartbeat.beat()
@@ -108,6 +114,13 @@ class Inquiry:
         for key, fault in refused.items():
             if history.answered(key, notices.of_refusal(fault)):
                 logger.warning("refused: %s", fault, extra={"gang": "/".join(key)})
+
+    def _tell_left_out(self, left_out: Mapping[str, str]) -> None:
+        """Tells once what is planned without."""
+        for name, fault in left_out.items():
+            if self._left_out.get(name) != fault:
+                logger.warning("left out: %s", fault, extra={"object": name})
+        self._left_out = left_out
 
     def _fail(
         self, query: Query, error: PlacementError, started: float, history: GangHistory

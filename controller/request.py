@@ -26,6 +26,7 @@ from controller.gang_state import (
 )
 from controller.gated_gangs import Kept, opened
 from controller.other_gangs import is_plain, stands_for
+from controller.unreadable import node_closed_by
 from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, translate
@@ -37,12 +38,16 @@ _HIGHEST_PRIORITY: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """The request, the gangs that it asks about, and those that it cannot ask about."""
+    """The request, the gangs that it asks about, and those that it cannot ask about.
+
+    `left_out` are other objects that it is without, such as ``Node n1``, and what is wrong there.
+    """
 
     request: v1.ComputePlacementRequest
     asked: tuple[Key, ...]
     bases: Mapping[Key, Key] = field(default_factory=dict)
     refused: Mapping[Key, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def build_query(
@@ -65,7 +70,7 @@ def build_query(
     asked about: none of their pods can be bound yet (see `gated_gangs`). With `with_running` all
     gangs that run are sent, for they may have to give way.
     """
-    messages, snapshot, refused = _translated(view, scheduler_name, kept, as_of)
+    messages, snapshot, refused, left_out = _translated(view, scheduler_name, kept, as_of)
     # Gangs of the same kinds may belong to other schedulers, which decide about them.
     by_key = {
         key: gang
@@ -111,7 +116,7 @@ def build_query(
     snapshot.revision = str(view.revision)
     request = v1.ComputePlacementRequest(gangs=[by_key[key] for key in sent])
     request.snapshot.MergeFrom(snapshot)
-    return Query(request, tuple(k for k in sent if k in queue), bases, refused)
+    return Query(request, tuple(k for k in sent if k in queue), bases, refused, left_out)
 
 
 def without(query: Query, error: InvalidRequestError) -> Query | None:
@@ -119,14 +124,16 @@ def without(query: Query, error: InvalidRequestError) -> Query | None:
     be left out.
     """
     gangs: dict[int, list[str]] = {}
-    nodes: set[int] = set()
+    nodes: dict[int, str] = {}
     for violation in error.violations:
         if found := re.match(r"gangs\[(\d+)\]", violation.field):
             gangs.setdefault(int(found[1]), []).append(
                 f"{violation.field[found.end() :].lstrip('.')}: {violation.description}"
             )
         elif found := re.match(r"snapshot\.nodes\[(\d+)\]", violation.field):
-            nodes.add(int(found[1]))
+            nodes[int(found[1])] = (
+                f"{violation.field[found.end() :].lstrip('.')}: {violation.description}"
+            )
     if not gangs and not nodes:
         return None
     request = v1.ComputePlacementRequest()
@@ -139,12 +146,15 @@ def without(query: Query, error: InvalidRequestError) -> Query | None:
         base = key_of_resource(gang.base_gang) if gang.base_gang else None
         if base in refused:
             refused[key_of_resource(gang.name)] = f"its base {base[1]} is refused"
+    left_out = dict(query.left_out)
     for index in sorted(nodes, reverse=True):
+        _, _, name = request.snapshot.nodes[index].name.partition("/")
+        left_out[f"Node {name}"] = nodes[index]
         del request.snapshot.nodes[index]
     del request.gangs[:]
     request.gangs.extend(gang for gang in left if key_of_resource(gang.name) not in refused)
     asked = tuple(key for key in query.asked if key not in refused)
-    return Query(request, asked, query.bases, refused)
+    return Query(request, asked, query.bases, refused, left_out)
 
 
 def _is_ours_to_decide(key: Key, view: ClusterView) -> bool:
@@ -154,8 +164,10 @@ def _is_ours_to_decide(key: Key, view: ClusterView) -> bool:
 
 def _translated(
     view: ClusterView, scheduler_name: str, kept: Kept, as_of: float | None
-) -> tuple[list[v1.PodGang], v1.ClusterSnapshot, dict[Key, str]]:
-    """Messages of all gangs that can be read, the snapshot, and why others cannot be."""
+) -> tuple[list[v1.PodGang], v1.ClusterSnapshot, dict[Key, str], dict[str, str]]:
+    """Messages of all gangs that can be read, the snapshot, and why other gangs and other objects
+    cannot be.
+    """
     nodes = dict(view.nodes)
     pods = {
         key: pod
@@ -180,19 +192,20 @@ def _translated(
     for resource, store in view.others.items():
         others |= {(resource.kind, key, resource.api_version): b for key, b in store.items()}
     refused: dict[Key, str] = {}
+    left_out: dict[str, str] = {}
     moment = None if as_of is None else datetime.fromtimestamp(as_of, UTC)
     while True:
         bodies = [*nodes.values(), *pods.values(), *gangs.values(), *others.values()]
         try:
             request = translate(Objects.of(bodies), as_of=moment)
         except InputError as error:
-            _set_aside(error, nodes, pods, gangs, others, refused)
+            _set_aside(error, nodes, pods, gangs, others, refused, left_out)
             _refuse_scaled(refused, gangs, view.pods)
             if len(bodies) == len(nodes) + len(pods) + len(gangs) + len(others):
                 raise
         else:
             message = request.request
-            return list(message.gangs), message.snapshot, refused
+            return list(message.gangs), message.snapshot, refused, left_out
 
 
 def _set_aside(
@@ -202,29 +215,35 @@ def _set_aside(
     gangs: dict[Key, Body],
     others: dict[tuple[str, Key, str], Body],
     refused: dict[Key, str],
+    left_out: dict[str, str],
 ) -> None:
-    """Takes out every faulty object."""
+    """Takes out every faulty object, and the nodes of which nobody knows how much is taken."""
     for problem in error.problems:
         kind, _, name = problem.object.partition(" ")
         namespace, _, own = name.rpartition("/")
         key = namespace, own
         fault = ": ".join(part for part in (problem.field, problem.message) if part)
-        if kind == "Node":
+        if kind == "PodGang":
+            if gangs.pop(key, None) is not None:
+                refused[key] = fault
+        elif kind == "Node":
             nodes.pop(key, None)
-        elif kind == "PodGang" and gangs.pop(key, None) is not None:
-            refused[key] = fault
+            left_out[problem.object] = fault
         elif kind == "Pod" and (pod := pods.pop(key, None)) is not None:
-            # How much of its node it takes is not known: no other pod may go there.
-            nodes.pop(("", node_of(pod)), None)
+            if node := node_closed_by(kind, pod):
+                nodes.pop(("", node), None)
+                left_out[problem.object] = fault
             for owner, gang in tuple(gangs.items()):
                 if any(key in members for _, members in references(gang)):
                     refused[owner] = f"pod {own}: {fault}"
                     del gangs[owner]
         else:
             for other in [one for one in others if one[:2] == (kind, key)]:
-                del others[other]
+                nodes.pop(("", node_closed_by(kind, others.pop(other))), None)
                 if kind == "PodGroup":
                     refused[key] = fault
+                else:
+                    left_out[problem.object] = fault
 
 
 def _refuse_scaled(

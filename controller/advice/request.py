@@ -18,6 +18,7 @@ from controller.advice.objects import Objects
 from controller.apply import Binding
 from controller.gang_state import Body, Key, key_of_resource, node_of
 from controller.plain_gangs import plain_gangs
+from controller.unreadable import node_closed_by
 from placement import v1
 from placement.kubernetes import InputError, Translation, translate
 from placement.kubernetes import Objects as Input
@@ -210,8 +211,6 @@ def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, di
                 refused[namespace, own] = f"{kind}: {problem.field}: {problem.message}"
                 for place in [one for one in bodies if one[:2] == (kind, (namespace, own))]:
                     body = bodies.pop(place)
-                    if kind == "Pod" and (node := node_of(body)):
-                        # How much of its node it takes is not known: no other pod may go there.
-                        bodies.pop(("Node", ("", node), ""), None)
+                    bodies.pop(("Node", ("", node_closed_by(kind, body)), ""), None)
             if len(bodies) == before:
                 raise

@@ -14,7 +14,7 @@ import pytest
 
 from controller.batch import Window
 from placement import v1
-from placement.errors import BusyError, UnavailableError
+from placement.errors import BusyError, InvalidRequestError, UnavailableError, Violation
 from tests.controller.bodies import gang, pod
 from tests.controller.cycle_setting import (
     Setting,
@@ -155,3 +155,26 @@ def test_a_dry_run_logs_each_plan_once(
     setting.cycles(200.0)
     assert logged()[2:] == ["no longer has a place"] * 2
     assert setting.bound == []
+
+
+def test_what_is_planned_without_is_told_once(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node that cannot be read, and one that the service finds fault with, again and again."""
+    setting.observe(build.node("n0", allocatable={"cpu": "many"}), build.node("n1"))
+    setting.observe(build.node("n2"), gang("g", "a"), pod("a"))
+
+    def answer(request: v1.ComputePlacementRequest) -> v1.Placement:
+        names = [node.name for node in request.snapshot.nodes]
+        if "nodes/n1" in names:
+            field = f"snapshot.nodes[{names.index('nodes/n1')}].name"
+            raise InvalidRequestError(violations=[Violation(field, "is odd")])
+        return nobody_fits(request)
+
+    setting.answer = answer
+    setting.cycles(30.0)
+    assert len(setting.asked) > 2
+    assert [(r.object, r.getMessage()) for r in caplog.records if hasattr(r, "object")] == [
+        ("Node n0", "left out: status.allocatable[cpu]: 'many' is not a quantity"),
+        ("Node n1", "left out: name: is odd"),
+    ]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from controller.cache import ClusterCache
 from controller.request import Query, without
 from placement.errors import InvalidRequestError, Violation
+from placement.resources import BIND_REQUESTS, DEVICES, RESERVATIONS, Resource
 from tests.controller.asking import ask, cache_of, sent
-from tests.controller.bodies import gang, member
+from tests.controller.bodies import OURS, gang, member
 from tests.kubernetes import build
 
 
@@ -74,6 +80,46 @@ def test_a_running_pod_that_cannot_be_read_closes_its_node() -> None:
     assert sent(asked) == ["g"]
 
 
+def test_what_is_left_out_is_told_by_its_name() -> None:
+    bad = member("bad", node="n1", containers=[build.container(gpu="two")])
+    asked = query(build.node("n2", allocatable={"cpu": "many"}), bad, member("a"), gang("g", "a"))
+    fault = "spec.containers[0].resources.requests[nvidia.com/gpu]: 'two' is not a quantity"
+    assert asked.left_out == {
+        "Node n2": "status.allocatable[cpu]: 'many' is not a quantity",
+        "Pod ml/bad": fault,
+    }
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "fields"),
+    [
+        (
+            RESERVATIONS,
+            "held",
+            {
+                "spec": {"owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}]},
+                "status": {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "many"}},
+            },
+        ),
+        (BIND_REQUESTS, "ml/held", {"spec": {"podName": 5, "selectedNode": "n1"}}),
+        (DEVICES, "n1", {"spec": {"devices": [{"type": "gpu", "minor": "many"}]}}),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Resource) else "",
+)
+def test_what_holds_room_and_cannot_be_read_closes_its_node(
+    resource: Resource, name: str, fields: dict[str, Any]
+) -> None:
+    namespace, _, own = name.rpartition("/")
+    cache = ClusterCache(OURS, others=[resource])
+    for body in (build.node("n1"), build.node("n2"), member("a"), gang("g", "a")):
+        cache.observe(body["kind"], body)
+    held = build.thing(resource.kind, resource.api_version, own, namespace=namespace, **fields)
+    cache.of(resource).observe(resource.kind, held)
+    asked = ask(cache)
+    assert [node.name for node in asked.request.snapshot.nodes] == ["nodes/n2"]
+    assert list(asked.left_out) == [f"{resource.kind} {name}"]
+
+
 def test_what_the_service_finds_fault_with_is_left_out() -> None:
     asked = query(*(member(name) for name in "abc"), *(gang(f"g{name}", name) for name in "abc"))
     error = InvalidRequestError(
@@ -88,6 +134,7 @@ def test_what_the_service_finds_fault_with_is_left_out() -> None:
     assert smaller.asked == (("ml", "ga"), ("ml", "gc"))
     assert smaller.refused == {("ml", "gb"): "groups[0].min_replicas: is negative"}
     assert len(smaller.request.snapshot.nodes) == 0
+    assert smaller.left_out == {"Node n1": "name: is odd"}
 
 
 def test_a_fault_of_no_gang_and_no_node_cannot_be_left_out() -> None:

@@ -55,6 +55,11 @@ def test_what_a_node_offers_rounds_down() -> None:
     )
 
 
+def test_what_a_node_offers_beyond_all_counting_is_capped() -> None:
+    many = sent(node("n1", allocatable={"cpu": "1", "example.com/big": "9223372036854775807"}))
+    assert many.allocatable.extended == {"example.com/big": 2**53}
+
+
 def test_a_node_that_allocates_no_pods_is_closed() -> None:
     translation = translated(node("n1", allocatable={"cpu": "8", "pods": "0"}))
     (only,) = translation.request.snapshot.nodes

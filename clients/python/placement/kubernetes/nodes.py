@@ -149,12 +149,12 @@ class _Allocatable:
 
     def read(self, at: At) -> Mapping[str, int]:
         if not isinstance(at.value, dict):
-            return at.amounts(round_up=False)
+            return at.amounts(round_up=False, capped=True)
         key = marshal.dumps(at.value, 2)
         known = self._known.get(key)
         if known is None:
             before = at.finding_count
-            known = at.amounts(round_up=False)
+            known = at.amounts(round_up=False, capped=True)
             if at.finding_count == before:
                 self._known[key] = known
         return known

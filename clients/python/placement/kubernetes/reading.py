@@ -199,7 +199,7 @@ class At:
 
         Zeros are kept: a request of zero differs from none where a limit is set. `capped`
         ones may be larger than can be counted, as limits that limit nothing are, and parts of
-        pieces, of which a limit allows the whole ones.
+        pieces, of which a limit allows, and a node offers, the whole ones.
         """
         value = self.value
         if value is None:
