@@ -92,6 +92,9 @@ def test_a_job_set_is_a_gang_with_a_group_for_every_job() -> None:
 def test_an_exclusive_topology_is_refused_by_name() -> None:
     key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
     assert list(only(job_set(annotations={key: "rack"})).unsupported) == [f"annotation {key}"]
+    of_some = job_set()
+    of_some["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"annotations": {key: "rack"}}
+    assert list(only(of_some).unsupported) == [f"annotation {key} of w"]
 
 
 def test_every_replica_of_a_leader_worker_set_is_a_gang() -> None:

@@ -47,6 +47,9 @@ def make_job_sets(
         for entry in at.get("spec").get("replicatedJobs").items():
             name = entry.get("name").required_text()
             job = entry.get("template").get("spec")
+            own = entry.get("template").get("metadata").get("annotations")
+            if _EXCLUSIVE in own.labels():
+                unsupported.append(f"annotation {_EXCLUSIVE} of {name}")
             template = job.get("template")
             pod, count = template_of(template), _pods_of_job(job)
             levels = levels_of(template, size=count)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, Final, NamedTuple
 
+from placement.kubernetes.narrowed_affinity import REQUIRED, narrowed
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
@@ -23,8 +24,6 @@ _MOST_WAYS: Final = 64
 
 #: Kueue compares others, too; here these may hold for any flavor.
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
-
-_AFFINITY: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class Flavor(NamedTuple):
@@ -96,7 +95,7 @@ class Flavors:
         if tolerations and isinstance(spec.get("tolerations", []), list):
             known = list(spec.get("tolerations", []))
             changed["tolerations"] = known + [t for t in tolerations if t not in known]
-        if all(labels) and (affinity := _narrowed(spec.get("affinity") or {}, labels)):
+        if all(labels) and (affinity := narrowed(spec.get("affinity") or {}, labels)):
             changed["affinity"] = affinity
         return {**template, "spec": changed}
 
@@ -153,7 +152,7 @@ def _takes(template: Mapping[str, Any], flavor: Flavor, keys: Collection[str]) -
             for entry in term.get("matchExpressions").items()
             if (r := read_requirement(entry, _OPERATORS)) is not None and r.key in keys
         ]
-        for term in spec.get("affinity").get("nodeAffinity").get(_AFFINITY)
+        for term in spec.get("affinity").get("nodeAffinity").get(REQUIRED)
         .get("nodeSelectorTerms").items()
     ]  # fmt: skip
     return not terms or any(all(r.matches(flavor.labels) for r in term) for term in terms)
@@ -181,25 +180,3 @@ def requested(template: Mapping[str, Any]) -> set[str]:
                 amounts = container.get("resources").get(kind).value
                 found |= set(amounts) if isinstance(amounts, dict) else set()
     return found
-
-
-def _narrowed(affinity: Any, labels: Iterable[set[tuple[str, str]]]) -> dict[str, Any] | None:
-    """Affinity to nodes with any of these labels, too; None where the affinity is malformed."""
-    try:
-        near = affinity.get("nodeAffinity") or {}
-        terms = (near.get(_AFFINITY) or {}).get("nodeSelectorTerms") or [{}]
-        narrowed = [
-            {
-                **term,
-                "matchExpressions": [
-                    *(term.get("matchExpressions") or []),
-                    *({"key": k, "operator": "In", "values": [v]} for k, v in sorted(of)),
-                ],
-            }
-            for term in terms
-            for of in labels
-        ]
-    except (AttributeError, TypeError):
-        return None
-    required = {_AFFINITY: {"nodeSelectorTerms": narrowed}}
-    return {**affinity, "nodeAffinity": {**near, **required}}

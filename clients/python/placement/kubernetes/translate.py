@@ -53,7 +53,12 @@ from placement.kubernetes.selectors import LabelSelector
 from placement.kubernetes.shares import GPU_RESOURCES
 from placement.kubernetes.templates import Templates
 from placement.kubernetes.times import newest
-from placement.kubernetes.volcano import label_tiers, make_jobs, read_volcano_gangs
+from placement.kubernetes.volcano import (
+    in_node_groups,
+    label_tiers,
+    make_jobs,
+    read_volcano_gangs,
+)
 from placement.kubernetes.volcano_queues import VolcanoQueues, read_volcano_queues
 from placement.kubernetes.volumes import read_volumes
 from placement.kubernetes.workloads import Made
@@ -109,7 +114,8 @@ def translate(
     kueue = read_kueue(objects, problems, warnings)
     volcano = read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), problems, warnings)
     made = _make_workloads(objects, kueue, volcano, plain_gangs, paths, problems, warnings)
-    everyone = (*objects.pods, *expansion.pods, *made.pods)
+    known = in_node_groups(objects.pods, objects.of_kind(kinds.VOLCANO_POD_GROUPS), volcano)
+    everyone = (*known, *expansion.pods, *made.pods)
     claims = _read_claims(objects, everyone, problems, warnings)
     listed = {one.name for one in objects.of_kind(kinds.DEVICES)}
     by_name = any(is_unmanaged(node, listed) for node in objects.nodes)

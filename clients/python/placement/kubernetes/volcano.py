@@ -6,12 +6,14 @@
 - A PodGroup's pods name it in an annotation. With a minimum for each task the tasks are
   groups; otherwise all pods are one group. The same holds for the tasks of a Job.
 - A PodGroup or a Job names its queue; see `volcano_queues`.
+- A gang is not preemptible when it or a pod of it says so, in an annotation or else in a label.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from placement import v1
@@ -29,8 +31,11 @@ from placement.kubernetes.workloads import Made, Role, note, template_of, withou
 POD_GROUP: Final = "scheduling.k8s.io/group-name"
 _TASK: Final = "volcano.sh/task-spec"
 _JOB: Final = "volcano.sh/job-name"
-#: Annotations that say which gang and group a pod belongs to.
-ANNOTATIONS: Final = (POD_GROUP, _TASK)
+_PREEMPTABLE: Final = "volcano.sh/preemptable"
+#: What Go takes for true; Volcano takes all else for false.
+_TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
+#: Annotations of pods that are read here.
+ANNOTATIONS: Final = (POD_GROUP, _TASK, _PREEMPTABLE)
 
 #: The label that stands for a tier.
 _TIER: Final = "topology.volcano.sh/tier-{}"
@@ -117,6 +122,7 @@ def make_jobs(
     """Volcano's Jobs, each as a gang."""
     for one, at in without_pods(objects, pods, (_JOB,), problems):
         spec = at.get("spec")
+        queue, refused = made.volcano.home(spec.get("queue").text())
         unsupported: list[str] = []
         roles = []
         for index, task in enumerate(spec.get("tasks").items()):
@@ -126,19 +132,22 @@ def make_jobs(
             roles.append(
                 Role(
                     task.get("name").text() or f"default{index}",
-                    template_of(task.get("template")),
+                    made.volcano.template(queue, template_of(task.get("template"))),
                     count,
                     task.get("minAvailable").integer(count, least=0),
                 )
             )
         required, preferred = _levels(spec, unsupported)
-        queue, refused = made.volcano.home(spec.get("queue").text())
         of_tasks = sum(role.minimum for role in roles)
         least = spec.get("minAvailable").integer(of_tasks, least=0)
         made.add(
             one, at, one.name, roles, required=required, preferred=preferred,
             priority_class=spec.get("priorityClassName").text(), queue=queue,
             unsupported=(*unsupported, *refused),
+            preemptible=_preemptible(
+                _said(body.get("metadata"))
+                for body in (at, *(task.get("template") for task in spec.get("tasks").items()))
+            ),
             together=least if least < of_tasks else None,
         )  # fmt: skip
 
@@ -175,6 +184,9 @@ def read_volcano_gangs(
                 scopes=(scope,) if required or preferred else (),
                 priority_class=spec.get("priorityClassName").text(),
                 queue=queue,
+                preemptible=_preemptible(
+                    [_said(at.get("metadata")), *((pod.annotations, pod.labels) for pod in own)]
+                ),
                 created=read_time(at.get("metadata").get("creationTimestamp")),
                 terminating=not at.get("metadata").get("deletionTimestamp").absent,
                 unsupported=(*unsupported, *refused),
@@ -182,6 +194,35 @@ def read_volcano_gangs(
         )
         note(one, findings, problems)
     return gangs
+
+
+def in_node_groups(
+    pods: Sequence[Object], pod_groups: Iterable[Object], queues: VolcanoQueues
+) -> Iterable[Object]:
+    """The pods, those of PodGroups in a queue with node groups kept to these."""
+    if not queues.node_groups:
+        return pods
+    queue_of = {
+        one.key: queues.home(At(one.body, {}).get("spec").get("queue").text())[0]
+        for one in pod_groups
+    }
+    kept = []
+    for pod in pods:
+        name = At(pod.body, {}).get("metadata").get("annotations").labels().get(POD_GROUP, "")
+        queue = queue_of.get((pod.namespace, name), "")
+        kept.append(replace(pod, body=queues.template(queue, pod.body)) if queue else pod)
+    return kept
+
+
+def _said(metadata: At) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Annotations and labels."""
+    return metadata.get("annotations").labels(), metadata.get("labels").labels()
+
+
+def _preemptible(said: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> bool | None:
+    """False where the annotations or labels of any say so; None where they do not."""
+    words = (notes.get(_PREEMPTABLE, labels.get(_PREEMPTABLE, "true")) for notes, labels in said)
+    return None if all(word in _TRUE for word in words) else False
 
 
 def _groups(spec: At, pods: list[Pod]) -> tuple[Group, ...]:

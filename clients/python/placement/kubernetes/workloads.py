@@ -67,6 +67,7 @@ class Made:
         priority: int | None = None,
         queue: str = "",
         unsupported: Iterable[str] = (),
+        preemptible: bool | None = None,
         together: int | None = None,
     ) -> None:
         """Adds a gang of a workload: `one`, read at `at`.
@@ -101,6 +102,7 @@ class Made:
                 priority_class=priority_class,
                 priority=priority,
                 queue=queue,
+                preemptible=preemptible,
                 created=read_time(metadata.get("creationTimestamp")),
                 unsupported=tuple(unsupported),
             )
