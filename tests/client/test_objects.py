@@ -13,7 +13,7 @@ from placement.errors import InvalidRequestError, SnapshotUnknownError, Violatio
 from placement.kubernetes.v1 import PlaceObjectsRequest, PlaceObjectsResponse
 from placement.objects import AsyncObjectsSession, LocalObjects, ObjectKey, ObjectsSession
 from placement.testing import serve
-from tests.kubernetes.build import Body, gang, group, node, pod
+from tests.kubernetes.build import Body, gang, group, node, pod, thing
 from tests.waiting import LONG
 
 OBJECTS = (node("a"), pod("p"), gang("train", podgroups=[group("workers", "p")]))
@@ -80,6 +80,18 @@ def test_faults_are_told_by_name_and_go_with_their_object(service: str, ask: Ask
     assert [v.field for v in caught.value.violations] == ["objects[Node wrong].spec.taints"]
     objects.remove(ObjectKey("v1", "Node", "", "wrong"))
     assert ask(service, objects).placement.bindings
+
+
+@both
+def test_warnings_name_their_object_whenever_it_was_told(service: str, ask: Ask) -> None:
+    objects = LocalObjects()
+    kind = "Reservation", "scheduling.koordinator.sh/v1alpha1"
+    status = {"phase": "Available", "nodeName": "gone", "allocatable": {"cpu": "1"}}
+    objects.set(*OBJECTS, thing(*kind, "held", spec={"ttl": "0s"}, status=status))
+    first = list(ask(service, objects).warnings)
+    assert first[0].startswith("objects[Reservation held]: ")
+    objects.set(node("more"))
+    assert list(ask(service, objects).warnings) == first
 
 
 def test_names_of_places_stay_what_they_are_where_nothing_was_sent() -> None:

@@ -49,7 +49,7 @@ func compareKeys(a, b ObjectKey) int {
 //	...
 //	answer, err := session.Place(ctx, &kubernetesv1.PlaceObjectsRequest{}) // Without objects.
 //
-// A violation names its object: "objects[Pod ml/a].spec". A session may be used by several
+// A violation or a warning names its object: "objects[Pod ml/a].spec". A session may be used by several
 // goroutines.
 type ObjectsSession struct {
 	base
@@ -117,6 +117,9 @@ func (s *ObjectsSession) Place(
 		}
 		if err == nil {
 			s.answered(response.GetObjectsDigest(), asked.state)
+			for i, one := range response.Warnings {
+				response.Warnings[i] = asked.spoken(one)
+			}
 			return response, nil
 		}
 		var failure *Error
@@ -177,11 +180,18 @@ func (q objectsQuestion) named(failure *Error) *Error {
 	copied := *failure
 	copied.Violations = slices.Clone(failure.Violations)
 	for i, one := range copied.Violations {
-		rest, isObject := strings.CutPrefix(one.Field, "objects[")
-		digits, path, _ := strings.Cut(rest, "]")
-		if place, err := strconv.Atoi(digits); isObject && err == nil && place >= 0 && place < len(q.objects) {
-			copied.Violations[i].Field = "objects[" + q.objects[place].Key.String() + "]" + path
-		}
+		copied.Violations[i].Field = q.spoken(one.Field)
 	}
 	return &copied
+}
+
+// spoken is a field, or a text that begins with one, with the key of the object instead of its place.
+func (q objectsQuestion) spoken(field string) string {
+	rest, isObject := strings.CutPrefix(field, "objects[")
+	digits, path, _ := strings.Cut(rest, "]")
+	place, err := strconv.Atoi(digits)
+	if !isObject || err != nil || place < 0 || place >= len(q.objects) {
+		return field
+	}
+	return "objects[" + q.objects[place].Key.String() + "]" + path
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -166,5 +167,25 @@ func TestASessionOfObjectsTellsTheWholeToAServiceThatForgot(t *testing.T) {
 	}
 	if len(sent) != 2 || sent[0].GetBase() == nil || sent[1].GetBase() != nil || len(sent[1].GetObjects()) != 1 {
 		t.Fatalf("sent %v", sent)
+	}
+}
+
+func TestWarningsInASessionOfObjectsNameTheirObject(t *testing.T) {
+	service := servicetest.Start(t)
+	var sent []*kubernetesv1.PlaceObjectsRequest
+	session := placing(t, service, &sent).NewObjectsSession()
+	key := client.ObjectKey{APIVersion: "scheduling.koordinator.sh/v1alpha1", Kind: "Reservation", Name: "held"}
+	session.Set(client.Object{Key: key, Content: []byte(`{
+		"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation", "metadata": {"name": "held"},
+		"spec": {"ttl": "0s"}, "status": {"phase": "Available", "nodeName": "gone", "allocatable": {"cpu": "1"}}}`)})
+	for range 2 {
+		response, err := session.Place(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := func(one string) bool { return strings.HasPrefix(one, "objects[Reservation held]: ") }
+		if !slices.ContainsFunc(response.GetWarnings(), named) {
+			t.Fatalf("warnings %q", response.GetWarnings())
+		}
 	}
 }

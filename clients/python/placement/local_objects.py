@@ -159,24 +159,32 @@ class LocalObjects:
 
         For example ``objects[Pod ml/a].spec``.
         """
-
-        def name(found: re.Match[str]) -> str:
-            place = int(found[1])
-            return f"objects[{question.keys[place] if place < len(question.keys) else place}]"
-
         return InvalidRequestError(
             error.message,
             violations=[
-                Violation(_PLACE.sub(name, v.field), v.description) for v in error.violations
+                Violation(_named(question, v.field), v.description) for v in error.violations
             ],
             violation_count=error.violation_count,
         )
+
+    @staticmethod
+    def name_warnings(question: ObjectsQuestion, response: PlaceObjectsResponse) -> None:
+        """Puts names into the warnings of an answer, too."""
+        response.warnings[:] = [_named(question, text) for text in response.warnings]
 
     def __len__(self) -> int:
         return len(self._objects)
 
     def __repr__(self) -> str:
         return f"<LocalObjects: {len(self)} objects, the service knows {self._known}>"
+
+
+def _named(question: ObjectsQuestion, text: str) -> str:
+    def name(found: re.Match[str]) -> str:
+        place = int(found[1])
+        return f"objects[{question.keys[place] if place < len(question.keys) else place}]"
+
+    return _PLACE.sub(name, text)
 
 
 def _encoded(body: Body) -> bytes:

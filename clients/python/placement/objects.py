@@ -65,6 +65,7 @@ class ObjectsSession:
             except InvalidRequestError as error:
                 raise self.objects.named(question, error) from error
             else:
+                self.objects.name_warnings(question, response)
                 return response
 
     def __repr__(self) -> str:
@@ -97,6 +98,7 @@ class AsyncObjectsSession:
             except InvalidRequestError as error:
                 raise self.objects.named(question, error) from error
             else:
+                self.objects.name_warnings(question, response)
                 return response
 
     def __repr__(self) -> str:
