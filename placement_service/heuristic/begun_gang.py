@@ -35,12 +35,14 @@ class BegunGang(GangPlacer):
                 self.want[d] -= less
                 over -= max(0, less)
 
-    def candidates(self, part: Part, level: int, region: Region) -> list[int]:
-        found = super().candidates(part, level, region)
+    def candidates(
+        self, part: Part, level: int, region: Region, most: int | None = None
+    ) -> list[int]:
+        found = super().candidates(part, level, region, most)
         if level == part.required:
-            return self._used(part, self.problem.levels[level].domain) or found
+            return self._used(part, self.problem.levels[level].domain)[:most] or found
         used = self._used(part, self.problem.levels[level].place_of)
-        return used + [d for d in found if d not in used]
+        return (used + [d for d in found if d not in used])[:most]
 
     def _runs(self, parts: Sequence[Part]) -> Iterator[Run]:
         # Parts of which units have nodes are unlike the others.

@@ -58,11 +58,13 @@ class DomainChoice(GangUnits):
         self.want = mandatory(gang)
         self._needs: dict[int, tuple[Part, _Need | None]] = {}
 
-    def candidates(self, part: Part, level: int, region: Region) -> list[int]:
-        """Domains that may hold the part, best first."""
+    def candidates(
+        self, part: Part, level: int, region: Region, most: int | None = None
+    ) -> list[int]:
+        """Domains that may hold the part, best first; with `most` no more than these."""
         need = self._need(part)
         if need is None:
-            return list(range(self.problem.levels[level].count))
+            return list(range(self.problem.levels[level].count))[:most]
         own = self.topology.domains(region, level)
         room = self.room(need.main, level, region, own)
         able = room >= need.units[need.main]
@@ -72,8 +74,6 @@ class DomainChoice(GangUnits):
         if need.inner and able.any():
             for inner in need.inner:
                 able &= self._holds_inner(inner, level, region, own)
-        if len(need.units) > 1 and able.any():
-            able &= self._holds_together(need.units, level, region, own)
         found = able.nonzero()[0]
         room = room[found]
         if own is not None:
@@ -83,7 +83,9 @@ class DomainChoice(GangUnits):
             wanted = DemandOf(need.main, need.units[need.main])
             inside = None if mine is None else mine[found]
             found = found[self.best_first(wanted, level, found, room, inside)]
-        result: list[int] = found.tolist()
+        if len(need.units) > 1:
+            return self._holding_together(need.units, level, region, found, most)
+        result: list[int] = found[:most].tolist()
         return result
 
     def may_hold(self, part: Part, region: Region) -> bool:
@@ -118,27 +120,49 @@ class DomainChoice(GangUnits):
         row = self.residual.open_row(pod_class)[nodes]
         return np.bincount(of.domain[nodes], row, of.count).astype(np.int64)
 
+    def _holding_together(
+        self,
+        units: Mapping[ClassIdx, int],
+        level: int,
+        region: Region,
+        domains: Ints,
+        most: int | None,
+    ) -> list[int]:
+        """The first of some domains that have what units of several pod classes take together."""
+        found: list[int] = []
+        begin, end = 0, most or len(domains)
+        while begin < len(domains) and (most is None or len(found) < most):
+            some = domains[begin:end]
+            found += some[self._holds_together(units, level, region, some)].tolist()
+            begin, end = end, 2 * end
+        return found[:most]
+
     def _holds_together(
-        self, units: Mapping[ClassIdx, int], level: int, region: Region, own: Ints | None
+        self, units: Mapping[ClassIdx, int], level: int, region: Region, domains: Ints
     ) -> Bools:
-        """Which domains have what units of several pod classes take together of each resource."""
-        rows = [self.residual.open_row(s) for s in units]
-        if region.nodes is not None:
-            rows = [row[region.nodes] for row in rows]
-        nodes = np.logical_or.reduce([row > 0 for row in rows]).nonzero()[0]
+        """Which of some domains [D] have what units of several pod classes take together of each
+        resource.
+        """
+        of = self.problem.levels[level]
+        # The domain -1, for none, is the last place.
+        number = np.full(of.count + 1, -1, dtype=np.int64)
+        number[domains] = np.arange(len(domains))
+        of_node = number[of.domain if region.nodes is None else of.domain[region.nodes]]
+        nodes = np.flatnonzero(of_node >= 0)
+        places = of_node[nodes]
         if region.nodes is not None:
             nodes = region.nodes[nodes]
+        able = np.logical_or.reduce([self.residual.open_row(s)[nodes] > 0 for s in units])
+        nodes, places = nodes[able], places[able]
         requests = self.problem.request[list(units)]
         asked = np.array(list(units.values())) @ requests
-        of = self.problem.levels[level]
-        places, count = of.place_of[nodes], of.count
-        enough = np.ones(count, dtype=bool)
+        enough = np.ones(len(domains), dtype=bool)
         # What one pod class asks for alone is in its own room.
         shared = (np.count_nonzero(requests, axis=0) > 1) & self.topology.whole_columns
         for r in shared.nonzero()[0]:
             free = self.residual.free[nodes, r]
-            enough &= np.bincount(places, free, count)[:count] >= asked[r]
-        return enough if own is None else enough[own]
+            enough &= np.bincount(places, free, len(domains)) >= asked[r]
+        return enough
 
     def _holds_inner(self, inner: _Inner, level: int, region: Region, own: Ints | None) -> Bools:
         """Which domains have enough narrower ones with room for a part each."""

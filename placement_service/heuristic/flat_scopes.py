@@ -53,7 +53,7 @@ def _domains(gang: DomainChoice, scopes: Sequence[Scope], at: int) -> Iterator[i
     if scopes[at].pin >= 0:
         return iter([scopes[at].pin])
     part = Part(None, scopes[at].demands, ())
-    return iter(gang.candidates(part, scopes[at].required, EVERYWHERE)[:TRIES])
+    return iter(gang.candidates(part, scopes[at].required, EVERYWHERE, TRIES))
 
 
 def _place_all(gang: DomainChoice, chosen: Mapping[int, Region], region: Region) -> bool:

@@ -63,8 +63,11 @@ class GangPlacer(DomainChoice):
             return self._soft(part, region)
         scope = part.scope
         assert scope is not None
-        candidates = [scope.pin] if scope.pin >= 0 else self.candidates(part, part.required, region)
         size = self._slot_size(part)
+        most = None if size > 1 else TRIES
+        candidates = (
+            [scope.pin] if scope.pin >= 0 else self.candidates(part, part.required, region, most)
+        )
         if size > 1:
             return self._in_slot(part, size, candidates, region)
         best: tuple[int, list[tuple[int, Sequence[NodeUnits]]]] | None = None
@@ -118,10 +121,8 @@ class GangPlacer(DomainChoice):
         scope = part.scope
         assert scope is not None
         known = [p for p in scope.running if p >= 0]
-        candidates = self.candidates(part, part.preferred, region)
-        candidates = [d for d in candidates if d in known] + [
-            d for d in candidates if d not in known
-        ]
+        candidates = self.candidates(part, part.preferred, region, None if known else TRIES)
+        candidates.sort(key=lambda domain: domain not in known)
         for domain in candidates[:TRIES]:
             mark = self.mark()
             if self._contents(part, self.topology.narrowed(region, part.preferred, domain)):

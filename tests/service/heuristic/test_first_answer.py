@@ -83,9 +83,11 @@ def test_a_full_cluster_is_not_searched_for_domains(monkeypatch: pytest.MonkeyPa
     searched: set[int] = set()
     candidates = GangPlacer.candidates
 
-    def noted(self: GangPlacer, part: Part, level: int, region: Region) -> list[int]:
+    def noted(
+        self: GangPlacer, part: Part, level: int, region: Region, most: int | None = None
+    ) -> list[int]:
         searched.add(self.gang.index)
-        return candidates(self, part, level, region)
+        return candidates(self, part, level, region, most)
 
     monkeypatch.setattr(GangPlacer, "candidates", noted)
     asked = Scenario("r0: a=8 | r1: b=8")

@@ -11,6 +11,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import NodeIdx
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer
+from placement_service.heuristic.regions import EVERYWHERE
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from tests.scenario import Group, Scenario, near, spread
 
@@ -124,3 +125,19 @@ def test_domains_without_room_for_all_groups_together_are_not_tried() -> None:
     groups = Group("a", pods=2, gpus=6), Group("b", pods=2, gpus=4)
     (nodes,) = placed(Scenario(f"{small} | big: y1=8 y2=8 y3=8").gang("g", *groups, pack="rack"))
     assert set(nodes) == {20, 21, 22}
+
+
+def test_the_first_domains_for_groups_together_are_those_of_the_whole_list() -> None:
+    rooms = (f"r{i}: x{i}a=8 x{i}b=8" + f" x{i}c=8" * (i % 3 == 0) for i in range(12))
+    groups = Group("a", pods=2, gpus=6), Group("b", pods=2, gpus=4)
+    asked = Scenario(" | ".join(rooms)).gang("g", *groups, pack="rack")
+    problem = formulate(asked.snapshot(), Policy())
+    (gang,) = problem.pending
+    mine = GangPlacer(Topology(problem), ResidualCapacity(problem), gang)
+    tree = mine.topology.tree(gang)
+    assert tree is not None
+    every = mine.candidates(tree, tree.required, EVERYWHERE)
+    racks = [problem.levels[tree.required].values[d] for d in every]
+    assert racks == ["r0", "r3", "r6", "r9"]
+    for most in range(1, 6):
+        assert mine.candidates(tree, tree.required, EVERYWHERE, most) == every[:most]
