@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from placement.kubernetes.kueue_levels import levels_of, roles_of
+from placement.kubernetes.made_volumes import of_templates
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At
@@ -33,6 +35,10 @@ def make_plain(
         )
         template = spec.get("template")
         roles, lacking = roles_of("pod", template_of(template), count, count, levels_of(template))
+        if one.kind == "StatefulSet":
+            first = spec.get("ordinals").get("start").integer(least=0)
+            claims = list(spec.get("volumeClaimTemplates").items())
+            roles = list(_with_claims(roles, one, claims, first, made.has_claim(one.namespace)))
         made.add(one, at, one.name, roles, unsupported=lacking)
 
 
@@ -70,6 +76,24 @@ def make_job_sets(
             replicas = entry.get("replicas").integer(1, least=0, most=100_000)
             roles += [job_of(f"{name}-{i}") for i in range(replicas)]
         made.add(one, at, one.name, roles, unsupported=unsupported)
+
+
+def _with_claims(
+    roles: Iterable[Role],
+    one: Object,
+    claims: Sequence[At],
+    first: int,
+    is_there: Callable[[str], bool],
+) -> Iterator[Role]:
+    """The roles of a StatefulSet, whose pods are numbered from `first` on and have claims each."""
+    for role in roles:
+        volumes = of_templates(claims, partial(_numbered, one.name, first), is_there)
+        yield replace(role, volumes=volumes)
+        first += role.count
+
+
+def _numbered(name: str, first: int, i: int) -> str:
+    return f"{name}-{first + i}"
 
 
 def _pods_of_job(spec: At) -> int:

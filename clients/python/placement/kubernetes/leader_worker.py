@@ -10,10 +10,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from placement.kubernetes.kueue_levels import Levels, levels_of
+from placement.kubernetes.made_volumes import of_templates
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At
@@ -62,11 +65,27 @@ def make_leader_worker_sets(
             template, rest = template_of(workers), size - 1
             asked = theirs.required, theirs.preferred
             roles.append(Role("worker", template, rest, rest, *asked))
+        claims = list(inside.get("volumeClaimTemplates").items())
         for replica in range(spec.get("replicas").integer(1, least=0, most=_MOST)):
+            name = f"{one.name}-{replica}"
+            mounted = list(_with_claims(roles, name, claims, made.has_claim(one.namespace)))
             made.add(
-                one, at, f"{one.name}-{replica}", roles,
+                one, at, name, mounted,
                 required=required, preferred=preferred, unsupported=unsupported,
             )  # fmt: skip
+
+
+def _with_claims(
+    roles: Iterable[Role], name: str, claims: Sequence[At], is_there: Callable[[str], bool]
+) -> Iterator[Role]:
+    """The roles of a replica: the leader has its name, and the workers are numbered behind it."""
+    for role in roles:
+        pod = partial(_pod_name, name, 0 if role.name == "leader" else 1)
+        yield replace(role, volumes=of_templates(claims, pod, is_there))
+
+
+def _pod_name(name: str, first: int, i: int) -> str:
+    return f"{name}-{first + i}" if first + i else name
 
 
 def make_role_based_groups(

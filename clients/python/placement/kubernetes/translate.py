@@ -208,7 +208,8 @@ def _make_workloads(
 ) -> Made:
     """The gangs and pods of workloads whose pods are not in the input."""
     topologies = read_topologies(objects.of_kind(kinds.KUEUE_TOPOLOGIES), problems)
-    made = Made(level_labels(topologies, paths), volcano)
+    claims = frozenset(one.key for one in objects.of_kind(kinds.VOLUME_CLAIMS))
+    made = Made(level_labels(topologies, paths), volcano, claims)
     pods = objects.pods
     # Kueue's Workloads stand for the objects that own them.
     owned = owners_of_waiting(objects.of_kind(kinds.KUEUE_WORKLOADS))

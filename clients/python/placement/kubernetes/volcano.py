@@ -12,13 +12,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from placement import v1
 from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.label_paths import LabelPaths
+from placement.kubernetes.made_volumes import Volume, volume, with_volumes
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods import Pod
 from placement.kubernetes.problems import Problem
@@ -124,6 +125,7 @@ def make_jobs(
         spec = at.get("spec")
         queue, refused = made.volcano.home(spec.get("queue").text())
         unsupported: list[str] = []
+        volumes = tuple(_volumes(spec, made.has_claim(one.namespace)))
         roles = []
         for index, task in enumerate(spec.get("tasks").items()):
             count = task.get("replicas").integer(1, least=0, most=100_000)
@@ -132,7 +134,9 @@ def make_jobs(
             roles.append(
                 Role(
                     task.get("name").text() or f"default{index}",
-                    made.volcano.template(queue, template_of(task.get("template"))),
+                    with_volumes(
+                        made.volcano.template(queue, template_of(task.get("template"))), volumes
+                    ),
                     count,
                     task.get("minAvailable").integer(count, least=0),
                 )
@@ -150,6 +154,14 @@ def make_jobs(
             ),
             together=least if least < of_tasks else None,
         )  # fmt: skip
+
+
+def _volumes(spec: At, is_there: Callable[[str], bool]) -> Iterator[Volume]:
+    """What every pod of a Job mounts; without a claim it is a folder of its own."""
+    for index, entry in enumerate(spec.get("volumes").items()):
+        claim, wanted = entry.get("volumeClaimName").text(), entry.get("volumeClaim").value
+        if claim or wanted is not None:
+            yield volume(f"volcano-{index}", claim, is_there(claim), wanted)
 
 
 def read_volcano_gangs(

@@ -6,12 +6,13 @@ already is left to them. Each kind has a reader beside this module; what they sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from placement import v1
 from placement.kubernetes.gangs import Gang, Group, Key
+from placement.kubernetes.made_volumes import Volume, with_volumes
 from placement.kubernetes.objects import POD, Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Finding, Findings
@@ -28,7 +29,8 @@ class Role:
 
     `template` is a pod template as parsed, `count` how many there are, of which `minimum` must
     run. `required` and `preferred` are levels for the pods of the role, or of all roles with the
-    same `scope` together; `alone` is a required level for those of the role itself.
+    same `scope` together; `alone` is a required level for those of the role itself. `volumes` are
+    those that its i-th pod has besides.
     """
 
     name: str
@@ -39,6 +41,13 @@ class Role:
     preferred: str = ""
     scope: str = ""
     alone: str = ""
+    volumes: Callable[[int], Sequence[Volume]] | None = None
+
+    def pod(self, i: int) -> Mapping[str, Any]:
+        """The template of its i-th pod."""
+        return (
+            self.template if self.volumes is None else with_volumes(self.template, self.volumes(i))
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,11 +55,12 @@ class Made:
     """The gangs of workloads, and pods for them.
 
     `level` is the node label for a level that Kueue's words name, a label itself; `volcano` are
-    the queues of Volcano's Jobs.
+    the queues of Volcano's Jobs, and `claims` the claims of volumes that there are.
     """
 
     level: Callable[[str], str] = lambda key: key
     volcano: VolcanoQueues = field(default_factory=VolcanoQueues)
+    claims: Collection[Key] = ()
     gangs: list[Gang] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
 
@@ -83,7 +93,7 @@ class Made:
         groups = []
         everybody: list[tuple[str, str]] = []
         for role in roles:
-            pods = [_pod(one, f"{name}-{role.name}-{i}", role.template) for i in range(role.count)]
+            pods = [_pod(one, f"{name}-{role.name}-{i}", role.pod(i)) for i in range(role.count)]
             self.pods.extend(pods)
             everybody += (pod.key for pod in pods)
             groups.append(Group(role.name, role.minimum, tuple(pod.key for pod in pods)))
@@ -107,6 +117,10 @@ class Made:
                 unsupported=tuple(unsupported),
             )
         )
+
+    def has_claim(self, namespace: str) -> Callable[[str], bool]:
+        """Whether there is a claim of a name in a namespace."""
+        return lambda name: (namespace, name) in self.claims
 
     def _scopes(self, roles: Sequence[Role]) -> Iterator[v1.PackingScope | None]:
         shared: dict[str, list[Role]] = {}
