@@ -1,4 +1,4 @@
-"""What Volcano says of queues and gangs beyond amounts: node groups, and who gives way."""
+"""What Volcano says of queues and gangs beyond amounts: where pods run, and who gives way."""
 
 from __future__ import annotations
 
@@ -106,3 +106,19 @@ def test_a_gang_says_that_it_does_not_give_way(
 def test_a_queue_that_is_not_reclaimed_is_warned_of() -> None:
     found = translated(node(), queue("team", reclaimable=False), *pod_group()).warnings
     assert said(found) == ("Queue team: spec.reclaimable: is not honoured: taken as true",)
+
+
+def test_a_policy_for_numa_nodes_that_has_to_hold_is_refused() -> None:
+    (of_job,) = job()
+    note = "volcano.sh/numa-topology-policy"
+    for policy, strict in (
+        ("single-numa-node", True),
+        ("restricted", True),
+        ("best-effort", False),
+    ):
+        of_job["spec"]["tasks"][0]["topologyPolicy"] = policy
+        refused = ["spec.tasks[0].topologyPolicy"] if strict else []
+        assert list(only_gang(node(), queue("team"), of_job).unsupported) == refused
+        refused = [f"annotation {note} of its pods"] if strict else []
+        bodies = pod_group(annotations={note: policy})
+        assert list(only_gang(node(), queue("team"), *bodies).unsupported) == refused

@@ -35,8 +35,11 @@ _JOB: Final = "volcano.sh/job-name"
 _PREEMPTABLE: Final = "volcano.sh/preemptable"
 #: What Go takes for true; Volcano takes all else for false.
 _TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
+_NUMA: Final = "volcano.sh/numa-topology-policy"
+#: Policies for the NUMA nodes of a pod that have to hold.
+_STRICT: Final = ("restricted", "single-numa-node")
 #: Annotations of pods that are read here.
-ANNOTATIONS: Final = (POD_GROUP, _TASK, _PREEMPTABLE)
+ANNOTATIONS: Final = (POD_GROUP, _TASK, _PREEMPTABLE, _NUMA)
 
 #: The label that stands for a tier.
 _TIER: Final = "topology.volcano.sh/tier-{}"
@@ -131,6 +134,8 @@ def make_jobs(
             count = task.get("replicas").integer(1, least=0, most=100_000)
             if not task.get("partitionPolicy").absent:
                 unsupported.append(task.get("partitionPolicy").path)
+            if task.get("topologyPolicy").text() in _STRICT:
+                unsupported.append(task.get("topologyPolicy").path)
             roles.append(
                 Role(
                     task.get("name").text() or f"default{index}",
@@ -187,6 +192,8 @@ def read_volcano_gangs(
         required, preferred = _levels(spec, unsupported)
         if not spec.get("subGroupPolicy").absent:
             unsupported.append(spec.get("subGroupPolicy").path)
+        if any(not pod.node and pod.annotations.get(_NUMA) in _STRICT for pod in own):
+            unsupported.append(f"annotation {_NUMA} of its pods")
         queue, refused = queues.home(spec.get("queue").text())
         scope = v1.PackingScope(name=one.name, required_level=required, preferred_level=preferred)
         gangs.append(
