@@ -160,6 +160,17 @@ def test_layers_are_levels() -> None:
     assert [n.labels[prefer.preferred_level] for n in sent.snapshot.nodes] == ["s.b", "s.c"]
 
 
+def test_a_layer_above_that_is_not_there_is_a_problem() -> None:
+    """Domains would be told apart by fewer labels than is meant."""
+    wrong, right = layers(), layers()
+    wrong["spec"]["networkTopologySpec"][1]["parentTopologyLayer"] = "Spin"
+    field = "spec.networkTopologySpec[1].parentTopologyLayer"
+    (found,) = problems(node(), wrong)
+    assert found[1:] == (field, "there is no layer Spin")
+    right["spec"]["networkTopologySpec"][0]["parentTopologyLayer"] = "ClusterTopologyLayer"
+    assert not problems(node(), right)
+
+
 @pytest.mark.parametrize(
     ("rule", "want"),
     [

@@ -40,6 +40,8 @@ _TOPOLOGY_SPEC: Final = f"{_PREFIX}network-topology-spec"
 ANNOTATIONS: Final = (GANG_NAME, _MINIMUM, _GROUPS, _TOPOLOGY_SPEC)
 
 _NODE_LAYER: Final = "NodeTopologyLayer"
+#: The layer above all, which is always there.
+_WHOLE: Final = "ClusterTopologyLayer"
 _TOPOLOGY: Final = "default"
 _MUST: Final = "MustGather"
 _PREFER: Final = "PreferGather"
@@ -64,6 +66,7 @@ def read_layers(objects: Iterable[Object], problems: list[Problem]) -> dict[str,
         if one.name != _TOPOLOGY:
             continue
         findings: Findings = {}
+        above: list[At] = []
         for entry in At(one.body, findings).get("spec").get("networkTopologySpec").items():
             name = entry.get("topologyLayer").required_text()
             labels = [key for key in entry.get("labelKey").texts() if key]
@@ -73,6 +76,10 @@ def read_layers(objects: Iterable[Object], problems: list[Problem]) -> dict[str,
             parents[name] = entry.get("parentTopologyLayer").text()
             if parents[name] == name:
                 entry.get("parentTopologyLayer").problem("is the layer itself")
+            above.append(entry.get("parentTopologyLayer"))
+        for entry in above:
+            if entry.text() and entry.text() not in (*keys, _WHOLE):
+                entry.problem(f"there is no layer {entry.text()}")
         problems += [one.problem(*finding) for finding in findings]
     layers: dict[str, tuple[str, ...]] = {_NODE_LAYER: (HOSTNAME,)}
     for name in keys:
