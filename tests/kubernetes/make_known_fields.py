@@ -35,6 +35,7 @@ _BY_HAND: Final[dict[str, Tree]] = {
         },
         "status": {},
     },
+    "kueue.x-k8s.io/WorkloadPriorityClass": {"value": {}, "description": {}},
     "scheduling.x-k8s.io/PodGroup": {
         "spec": {"minMember": {}, "minResources": {}, "scheduleTimeoutSeconds": {}},
         "status": {

@@ -20,6 +20,7 @@ from tests.kubernetes.build import (
     request,
     said,
     thing,
+    translated,
 )
 from tests.shared_inputs import found
 
@@ -87,6 +88,20 @@ def test_a_job_set_is_a_gang_with_a_group_for_every_job() -> None:
     assert [(s.required_level, list(s.groups)) for s in sent.packing_scopes] == [
         ("rack", ["w-0", "w-1"])
     ]
+
+
+def test_a_class_of_kueue_says_how_urgent_a_workload_is() -> None:
+    """As its Workload will, whatever the priority of its pods."""
+    label = "kueue.x-k8s.io/priority-class"
+    urgent = thing("WorkloadPriorityClass", "kueue.x-k8s.io/v1beta2", "urgent", value=7)
+    asked = job_set(labels={label: "urgent"})
+    of_pods = asked["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    of_pods["priority"] = 3
+    assert only(urgent, asked).priority == 7
+    found_ = translated(node(), asked)
+    assert found_.request.gangs[0].priority == 3
+    text = "WorkloadPriorityClass urgent is not in the input: that of its pods counts"
+    assert said(found_.warnings)[0] == f"JobSet ml/js: metadata.labels[{label}]: {text}"
 
 
 def test_an_exclusive_topology_is_refused_by_name() -> None:

@@ -129,6 +129,7 @@ ALSO_PLANNED_FROM: Final = (
     COHORTS,
     LOCAL_QUEUES,
     Resource("ResourceFlavor", _KUEUE, "resourceflavors", namespaced=False),
+    Resource("WorkloadPriorityClass", _KUEUE, "workloadpriorityclasses", namespaced=False),
     Resource("Topology", _KUEUE, "topologies", namespaced=False),
     Resource("Workload", _KUEUE, "workloads", namespaced=True),
     VOLCANO_POD_GROUPS,

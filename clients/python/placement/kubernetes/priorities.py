@@ -80,6 +80,19 @@ class Priorities:
         return 0
 
 
+def read_workload_priorities(objects: Iterable[Object], problems: list[Problem]) -> dict[str, int]:
+    """The value of each of Kueue's WorkloadPriorityClasses."""
+    values = {}
+    for one in objects:
+        findings: Findings = {}
+        number = At(one.body, findings).get("value")
+        if number.absent:
+            number.problem("is missing")
+        values[one.name] = number.integer(least=-(2**31))
+        problems += [one.problem(*finding) for finding in findings]
+    return values
+
+
 def read_priorities(objects: Iterable[Object], problems: list[Problem]) -> Priorities:
     """All priority classes; of several global defaults the lowest counts, as in Kubernetes."""
     values = dict(_BUILT_IN)

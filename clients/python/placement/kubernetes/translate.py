@@ -43,7 +43,7 @@ from placement.kubernetes.parts import Parts
 from placement.kubernetes.pod_gangs import read_pod_gangs
 from placement.kubernetes.pods import Pod, read_pods
 from placement.kubernetes.podspec import PodSpecReader
-from placement.kubernetes.priorities import read_priorities
+from placement.kubernetes.priorities import read_priorities, read_workload_priorities
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.queue_use import count_use
 from placement.kubernetes.queues import Queues, tree
@@ -209,7 +209,8 @@ def _make_workloads(
     """The gangs and pods of workloads whose pods are not in the input."""
     topologies = read_topologies(objects.of_kind(kinds.KUEUE_TOPOLOGIES), problems)
     claims = frozenset(one.key for one in objects.of_kind(kinds.VOLUME_CLAIMS))
-    made = Made(level_labels(topologies, paths), volcano, claims)
+    classes = read_workload_priorities(objects.of_kind(kinds.KUEUE_PRIORITIES), problems)
+    made = Made(level_labels(topologies, paths), volcano, claims, classes, warnings)
     pods = objects.pods
     # Kueue's Workloads stand for the objects that own them.
     owned = owners_of_waiting(objects.of_kind(kinds.KUEUE_WORKLOADS))

@@ -19,6 +19,8 @@ from placement.kubernetes.reading import At, Finding, Findings
 from placement.kubernetes.times import read_time
 from placement.kubernetes.volcano_queues import VolcanoQueues
 
+#: Kueue's label of a workload that says how urgent it is.
+_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
 #: More pods of one workload are a typing error, and would fill the memory.
 _MOST_PODS: Final = 200_000
 
@@ -55,12 +57,15 @@ class Made:
     """The gangs of workloads, and pods for them.
 
     `level` is the node label for a level that Kueue's words name, a label itself; `volcano` are
-    the queues of Volcano's Jobs, and `claims` the claims of volumes that there are.
+    the queues of Volcano's Jobs, `claims` the claims of volumes that there are, and `priorities`
+    the values of Kueue's classes.
     """
 
     level: Callable[[str], str] = lambda key: key
     volcano: VolcanoQueues = field(default_factory=VolcanoQueues)
     claims: Collection[Key] = ()
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    warnings: list[Problem] = field(default_factory=list)
     gangs: list[Gang] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
 
@@ -102,6 +107,8 @@ class Made:
         else:
             groups = [Group("pods", together, tuple(everybody))]
         labels = metadata.get("labels").labels()
+        if priority is None and labels.get(_PRIORITY):
+            priority = self._priority(one, labels[_PRIORITY])
         body = {"metadata": {"labels": labels, "annotations": metadata.get("annotations").labels()}}
         made = Object(one.kind, one.namespace, name, body, one.file, one.document, one)
         self.gangs.append(
@@ -117,6 +124,13 @@ class Made:
                 unsupported=tuple(unsupported),
             )
         )
+
+    def _priority(self, one: Object, name: str) -> int | None:
+        """The value of a class of Kueue, for which the priority of the pods does not count."""
+        if name not in self.priorities:
+            text = f"WorkloadPriorityClass {name} is not in the input: that of its pods counts"
+            self.warnings.append(one.problem(f"metadata.labels[{_PRIORITY}]", text))
+        return self.priorities.get(name)
 
     def has_claim(self, namespace: str) -> Callable[[str], bool]:
         """Whether there is a claim of a name in a namespace."""
