@@ -22,6 +22,13 @@ status: {allocatable: {cpu: '8', memory: 8Gi, pods: '110', nvidia.com/gpu: '8'}}
 
 FULL = "placementctl: standard output could not be written: No space left on device\n"
 
+GANG = """\
+apiVersion: scheduler.grove.io/v1alpha1
+kind: PodGang
+metadata: {namespace: ml, name: g}
+spec: {podgroups: [{name: w, minReplicas: 1, podReferences: []}]}
+"""
+
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> str:
@@ -109,12 +116,23 @@ def test_the_commands_own_service_is_asked_past_a_proxy(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "plan",
+        "explain --gang ml/g",
+        "capacity --gang ml/g",
+        "repack --free kubernetes.io/hostname=1",
+    ],
+)
 def test_wrong_variables_of_a_service_are_told_by_name(
-    cluster: str, monkeypatch: pytest.MonkeyPatch
+    question: str, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gang = tmp_path / "gang.yaml"
+    gang.write_text(GANG)
     monkeypatch.setenv("PLACEMENT_LOG_LEVEL", "LOUD")
     monkeypatch.setenv("PLACEMENT_MAX_PENDING", "-1")
-    done = run("plan", "-f", cluster)
+    done = run(*question.split(), "-f", cluster, str(gang))
     assert done.returncode == 3
     (line,) = [one for one in done.stderr.splitlines() if "could not start" in one]
     assert "PLACEMENT_LOG_LEVEL: " in line

@@ -213,7 +213,8 @@ class Asker:
                 except OSError as error:
                     reason = f"{error.filename}: cannot be read: {error.strerror}"
                     raise wrong_input(reason) from error
-            self._client = PlacementClient(self._address(), credentials=credentials)
+            with self._errors():
+                self._client = PlacementClient(self._address(), credentials=credentials)
         return self._client
 
     @contextmanager
