@@ -97,7 +97,8 @@ class EvictionRights:
     ask for more, only some may reclaim for it: the most important and oldest first, and only those
     that stay within it with all their pods. With `each_alone` all may whose minimum alone stays
     within it, which is looser than the rules; `in_turn` says whether that makes a difference.
-    Gangs the other way round (see `reclaim_ways`) gain only with `otherwise`.
+    It is looser also where one right is on a whole gang, and another one on its extras alone: both
+    are on all of it. Gangs the other way round (see `reclaim_ways`) gain only with `otherwise`.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class EvictionRights:
         each_alone: bool = False,
         otherwise: bool = False,
     ) -> None:
-        self._policy = policy
+        self._policy, self._each_alone = policy, each_alone
         self._as_of = snapshot.as_of
         self._queues = {queue.name: queue for queue in snapshot.queues}
         self._memory = least_memory(snapshot.columns) if snapshot.queues else 0
@@ -264,6 +265,12 @@ class EvictionRights:
 
     def victim(self, gang: PodGang) -> Victim:
         """The class of a running gang."""
+        said = self._said(gang)
+        if self._each_alone and has_extras(gang):
+            return said._replace(may_be_preempted=True, may_be_reclaimed=True)
+        return said
+
+    def _said(self, gang: PodGang) -> Victim:
         has_run = self._by_run_time(gang)
         if self._only_extras_go(has_run):
             # Only extras of such a gang go, and those are never protected.
@@ -325,7 +332,7 @@ class EvictionRights:
         """
         if not has_extras(gang):
             return True
-        said = self.victim(gang)
+        said = self._said(gang)
         every = said._replace(may_be_preempted=True, may_be_reclaimed=True)
         return all(self.kind(w, said) is self.kind(w, every) for w in self._winners)
 

@@ -125,9 +125,8 @@ def open_running_gangs(
         opened = replace(open_for_moves(snapshot, policy, chosen), only_extras=frozenset(young))
     else:
         # Together gangs may not reclaim as much as each may alone: bounds are about the latter.
-        strict = rights
-        if rights.in_turn:
-            strict = EvictionRights(snapshot, policy, otherwise=otherwise)
+        strict = EvictionRights(snapshot, policy, otherwise=otherwise)
+        loosened = not all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)
         opened = open_for_evictions(snapshot, chosen, strict, kept)
         alike = any(snapshot.gangs[i].name in unsaid for i in chosen)
         if otherwise:
@@ -135,9 +134,11 @@ def open_running_gangs(
             opened = replace(
                 opened,
                 again=frozenset(i for i in others if is_otherwise(snapshot.gangs[i].name)),
-                exact=opened.exact and not alike and all_come_both_ways(snapshot, rights),
+                exact=opened.exact
+                and not (alike or loosened)
+                and all_come_both_ways(snapshot, rights),
             )
-        elif rights.in_turn or alike or not opened.exact:
+        elif rights.in_turn or alike or loosened or not opened.exact:
             # Where reservations hold room beside victims, columns may leave plans out.
             limited = with_reclaim_limits(snapshot, policy, rights)
             loose = open_for_evictions(
@@ -158,9 +159,7 @@ def open_running_gangs(
     nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
     return replace(
         opened,
-        exact=opened.exact
-        and not missed
-        and (moves or all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)),
+        exact=opened.exact and not missed,
         missed=stays,
         mends=any(
             (g.base_gang or g.name) in grows and not keeps_its_levels(g, nodes) for g in missed

@@ -89,3 +89,18 @@ def test_nothing_is_left_open_where_only_some_come_both_ways() -> None:
     assert problem.again is not None
     assert not problem.again.exact
     answer(asked, RECLAIM)
+
+
+def test_a_bound_holds_where_some_may_take_a_whole_gang_and_others_only_its_extras() -> None:
+    """It may be reclaimed, and its minimum may not be preempted yet."""
+    old = replace(running("old", "n0", "n0", minimum=1), queue="queues/b")
+    old = replace(old, start=NOW - 60, minimum_run_time=3600)
+    mine = nowhere(waiting("mine", 8, age=60))
+    high = replace(gang("high", pods=1, gpus=4), priority=5)
+    large = gang("large", pods=1, gpus=8)
+    queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b"))
+    nodes = (node("n0", used=8), node("n1", used=4))
+    asked = Snapshot(nodes, (old, mine, high, large), as_of=NOW, queues=queues)
+    result = answer(asked, RECLAIM)
+    assert [b.gang.rpartition("/")[2] for b in result.bindings] == ["high"]
+    assert result.solution.proven
