@@ -62,7 +62,13 @@ from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
 from placement_service.search.loose_stage import nodes_come_first, settle_loose
-from placement_service.search.master_stage import count, count_tiers, decode, decode_shared
+from placement_service.search.master_stage import (
+    count,
+    count_tiers,
+    counting_seconds,
+    decode,
+    decode_shared,
+)
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
 from placement_service.search.refill_stage import refill_domains
@@ -229,21 +235,11 @@ def _prove(
             state.trust(loose.bounds)
 
 
-def _counting_seconds(state: State) -> float:
-    """About how long counting takes that is still to be done: where many gangs run, each of their
-    pods is a pod class. None where the same request must take the same path.
-    """
-    problem = state.problem
-    if problem.policy.deterministic or state.ground.is_counting:
-        return 0.0
-    return state.parameters.counting_seconds * problem.node_count * problem.class_count
-
-
 def _improve(state: State) -> None:
     """All stages, until everything is proven or time is up."""
     with stage(Stage.VICTIMS):
         settle_victims(state)
-    if state.left <= _counting_seconds(state):
+    if state.left <= counting_seconds(state):
         # Nothing after it would have time.
         return
     if not state.proven:

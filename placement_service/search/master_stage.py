@@ -19,9 +19,25 @@ from placement_service.search.counted_goals import count_goals, count_most
 from placement_service.search.incumbent import State
 
 
+def counting_seconds(state: State) -> float:
+    """About how long counting takes at least: where many gangs run, each of their pods is a pod
+    class. None where the same request must take the same path.
+    """
+    problem, p = state.problem, state.parameters
+    if problem.policy.deterministic:
+        return 0.0
+    rows = 0.0 if state.ground.is_counting else p.counting_seconds * problem.node_count
+    return problem.class_count * (rows + p.master_seconds)
+
+
 def count(state: State) -> None:
-    """Bounds of all goals by rows, patterns and the least that each gang needs."""
+    """Bounds of all goals by rows, patterns and the least that each gang needs, if there is time
+    for that.
+    """
     if time.monotonic() > state.deadline:
+        return
+    counted = state.ground.counted if state.is_fresh else None
+    if counted is None and state.deadline - time.monotonic() < counting_seconds(state):
         return
     counting = state.counting
     if state.packs and _everybody_counts(state):
@@ -31,8 +47,10 @@ def count(state: State) -> None:
         state.learn(state.topology, domains * UNITS_PER_DOMAIN)
         if state.proven or not any(NearRows(counting).rows()):
             return
-    counted = state.ground.counted
-    if counted is None or not state.is_fresh:
+    if counted is None:
+        if state.deadline - time.monotonic() < counting_seconds(state):
+            # Rows may have taken longer.
+            return
         most = state.at_most(state.left * state.parameters.counting_share)
         counted = count_goals(
             counting,
@@ -53,7 +71,9 @@ def count_tiers(state: State) -> None:
     goals of who is admitted is open, bounds of the others say nothing.
     """
     who = sum(goal.tier is TierName.ADMITTED for goal in state.goals)
-    if who > 1 and not (state.packs or TierName.WAITING in state.most) and state.left > 0:
+    if state.left <= counting_seconds(state):
+        return
+    if who > 1 and not (state.packs or TierName.WAITING in state.most):
         seconds = max(state.parameters.least_seconds, state.at_most(state.left / 10))
         counting, parameters = state.counting, state.parameters
         end = state.deadline

@@ -42,6 +42,8 @@ class SearchParameters:
     counting_share: float = 0.75
     #: Seconds that counting takes for each node and pod class.
     counting_seconds: float = 1e-7
+    #: Seconds that the admission master takes for each pod class, before it is asked for anything.
+    master_seconds: float = 2.5e-4
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
     #: The same for a first try from the bound, which mostly settles a goal in two thirds of the

@@ -22,7 +22,7 @@ from placement_service.search.counted_goals import count_goals, count_most
 from placement_service.search.engine import search
 from placement_service.search.groundwork import Groundwork, prepare
 from placement_service.search.incumbent import State
-from placement_service.search.master_stage import count
+from placement_service.search.master_stage import count, count_tiers
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Scenario
 from tests.waiting import LONG
@@ -60,6 +60,24 @@ def test_nothing_is_counted_when_the_search_begins_late(
     late = time.monotonic() - 1
     last = search(problem, start, deadline=late, report=lambda solution: None)
     assert last.assignments == start.assignments
+
+
+def test_a_master_that_takes_longer_than_there_is_time_is_not_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario = SCENARIO.gang("above", pods=1, gpus=8, priority=1)
+    problem = formulate(scenario.snapshot(), Policy())
+
+    def build(*args: object, **more: object) -> None:
+        raise AssertionError("it is built")
+
+    monkeypatch.setattr(AdmissionMaster, "__init__", build)
+    slow = replace(DEFAULTS, master_seconds=LONG)
+    late = State(problem, to_solution(problem, {}), time.monotonic() + 1, None, slow)
+    nothing = late.bounds
+    count(late)
+    count_tiers(late)
+    assert (late.bounds, late.most) == (nothing, {})
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
