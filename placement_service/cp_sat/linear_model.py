@@ -78,6 +78,8 @@ class LinearModel:
 
     def __init__(self, *, until: float = math.inf) -> None:
         self.until = until
+        #: What the last linear program took.
+        self.relaxing_seconds = 0.0
         self._most: list[float] = []
         self._whole: list[bool] = []
         self._row_least: list[float] = []
@@ -129,7 +131,9 @@ class LinearModel:
         measure = self._measure(terms)
         proto, matrix = self._proto(terms, measure, maximize, whole=False)
         parameters = mathopt.SolveParameters(time_limit=time_limit(seconds))
+        begin = time.monotonic()
         result = _solve(proto, mathopt.SolverType.GLOP, parameters)
+        self.relaxing_seconds = time.monotonic() - begin
         values = self._read(result)
         best = _best(result)
         if best is None or best.dual_solution.feasibility_status != _FEASIBLE:

@@ -118,6 +118,9 @@ class SearchParameters:
     #: Where pods move: what is looked for briefly is this part of the way from the bound to the
     #: plan.
     victim_near: float = 0.125
+    #: How many times as long as its linear program a model may take in whole numbers before its
+    #: solver looks at the clock.
+    victim_root: float = 5.0
     #: Cores of the victim model: the domains of each part at first, and at most; how many times the
     #: room that units need is open; how many units of the next goal a unit counts; the seconds for
     #: each core, by its domains.

@@ -268,6 +268,8 @@ class _Descent:
                 if reached is None or not int(part):
                     return False
                 beyond = self.bounds[k] + int(part)
+            if not self._ends_in_time():
+                return False
             mark = self.model.mark()
             for i in range(at, k):
                 keep(self.goals[i], self.model, self.bounds[i])
@@ -290,6 +292,13 @@ class _Descent:
             if state.left <= 0:
                 break
         return False
+
+    def _ends_in_time(self) -> bool:
+        """Whether there is time for whole numbers: a large model takes some however little it may.
+        No clock decides where the same request must take the same path.
+        """
+        least = self.state.parameters.victim_root * self.model.relaxing_seconds
+        return self.state.problem.policy.deterministic or self.state.left >= least
 
     def _plan_reaches(self, k: int) -> bool:
         """Whether the plan has all that goals before the k-th have to be."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -42,12 +43,12 @@ def state_of(snapshot: Snapshot, policy: Policy, plan: Plan) -> State:
     return State(problem, start, time.monotonic() + LONG, lambda _: None, PARAMETERS)
 
 
-def the_larger_one_goes() -> State:
+def the_larger_one_goes(policy: Policy = PREEMPT) -> State:
     """It is better if the smaller one goes."""
     large, small = running("large", "n0", gpus=8), running("small", "n1", gpus=4)
     nodes = (node("n0", used=8), node("n1", used=4))
     plan: Plan = {GangIdx(1): at(1), GangIdx(2): at(0)}
-    return state_of(Snapshot(nodes, (large, small, urgent())), PREEMPT, plan)
+    return state_of(Snapshot(nodes, (large, small, urgent())), policy, plan)
 
 
 @pytest.mark.parametrize(("count", "beyond_bound"), [(8, 1), (7, 7)])
@@ -174,6 +175,27 @@ def test_where_a_linear_program_says_nothing_the_sharp_one_is_asked_before_whole
     simple, sharp, again = asked[:3]
     assert simple is not sharp
     assert simple is again
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_whole_numbers_are_not_begun_that_cannot_end_in_time(
+    monkeypatch: pytest.MonkeyPatch, deterministic: bool
+) -> None:
+    """But the clock decides nothing where the same request must take the same path."""
+    state = the_larger_one_goes(replace(PREEMPT, deterministic=deterministic))
+    state.parameters = replace(PARAMETERS, victim_variables=0, victim_root=LONG * 1e9)
+    begun: list[object] = []
+    whole = VictimModel.whole
+
+    def remember(model: VictimModel, terms: Terms[int], **asked: Any) -> Solved:
+        # With fixed variables it is quick.
+        if "fixed" not in asked:
+            begun.append(terms)
+        return whole(model, terms, **asked)
+
+    monkeypatch.setattr(VictimModel, "whole", remember)
+    settle_victims(state)
+    assert bool(begun) is deterministic
 
 
 def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
