@@ -25,7 +25,8 @@ def main(address: str, file: str) -> None:
                 print(f"{binding.pod} -> {binding.node}")
             for gang in event.gangs:
                 if not gang.placed:
-                    print(f"{gang.name} waits: {'; '.join(r.message for r in gang.reasons)}")
+                    why = "; ".join(reason.message.rstrip(".") for reason in gang.reasons)
+                    print(f"{gang.name} waits: {why}")
             print(event.termination.detail)
 
 
