@@ -31,6 +31,10 @@ class HomePods:
         """A gang moves whole, where it may, or only its extras do."""
         cp = self._variables.cp
         stays = cp.new_int_var(int(g.only_extras), 1, "")
+        for whole in self._variables.problem.gangs:
+            if whole.part == g.index and whole.pending:
+                # Pods that move are new ones, and a gang gets these only with its minimum.
+                cp.add(stays >= 1 - self._variables.placed(whole.index))
         kept: dict[tuple[int, int], Var] = {}
         for home in g.home:
             for j, v in self._variables.at_class[g.index, home.demand].items():

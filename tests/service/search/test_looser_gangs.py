@@ -17,6 +17,9 @@ from tests.brute import optimum
 from tests.judged import no_answer_is_false
 from tests.placed import solve
 from tests.scenario import Group, Scenario, near, spread
+from tests.service.evictions import cluster, running, urgent
+from tests.service.questions import gang
+from tests.service.search.answering import answer
 
 REPACK = Policy(eviction=EvictionPolicy.REPACK)
 
@@ -162,3 +165,15 @@ def test_large_questions_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(looser_gangs, "MOST_NODES", 2)
     assert prepare(scenario.snapshot(), scenario.policy).looser is None
     assert not solve(scenario.snapshot(), scenario.policy)[-1].proven
+
+
+def test_pods_of_a_gang_that_stays_incomplete_do_not_move() -> None:
+    """One pod would make room, but its gang lacks another one; so two of a whole gang move."""
+    lacking = running("lacking", "n0", gpus=4, minimum=2)
+    [group] = lacking.groups
+    waits = gang("lacking-more", pods=1, gpus=9).groups[0].pod_sets
+    lacking = replace(lacking, groups=(replace(group, pod_sets=(*group.pod_sets, *waits)),))
+    asked = cluster(lacking, running("whole", "n1", "n1", gpus=2), urgent(), used=4, nodes=2)
+    found = answer(asked, REPACK)
+    assert found.evicted() == ["whole", "whole"]
+    assert found.solution.proven

@@ -383,6 +383,13 @@ class TestMove:
         words = "node nodes/x2: 2 new pods ask for 12"
         assert refuses(self.HALVES, words, self.HALVES.bind(a_w_0="x2"), gone)
 
+    def test_a_gang_that_lacks_pods_moves_only_where_it_is_made_whole(self) -> None:
+        scenario = cluster("x1=4/8 x2=8", EvictionPolicy.REPACK)
+        scenario = scenario.gang("old", Group("w", pods=1, gpus=4, min=2, told=("x1",)))
+        gone = scenario.evict(MOVE, old_w_runs_0="x2")
+        assert refuses(scenario, "group w has 1 pods & its minimum is 2", (), gone)
+        assert accepts(scenario, scenario.bind(old_w_0="x2"), gone)
+
     def test_it_goes_to_a_node_of_the_snapshot(self) -> None:
         """It may be its own: of a gang that moves whole some pods may start again in place."""
         unknown = self.HALVES.evict(MOVE, one_w_runs_0="x9")
