@@ -20,6 +20,7 @@ from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_names import name_devices
 from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.kept_places import kept_away
 from placement_service.formulation.open_gangs import WAITING, is_otherwise, whole_name
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 
@@ -216,7 +217,7 @@ def _moved_of_set(
 def _evictions(
     request: Snapshot,
     policy: Policy,
-    bindings: Iterable[Binding],
+    bindings: Sequence[Binding],
     lost: Sequence[_Lost],
     otherwise: Mapping[str, str],
 ) -> Iterator[Eviction]:
@@ -237,10 +238,13 @@ def _evictions(
         source = by_name[otherwise.get(winner, winner)]
         return rights.kind(rights.winner(source), rights.victim(victim))
 
+    away: Mapping[str, Sequence[str]] = {}
+    if policy.eviction is EvictionPolicy.RECLAIM:
+        away = kept_away(request, bindings, (one.pod for one in lost))
     named: set[str] = set()
     for one in sorted(lost, key=order):
         victim = request.gangs[one.gang]
-        there = dict.fromkeys(here[one.node])
+        there = dict.fromkeys((*here[one.node], *away.get(one.pod, ())))
         if one.to:
             winner = next(iter((*there, *winners)), None)
             yield Eviction(
