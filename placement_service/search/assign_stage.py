@@ -11,6 +11,7 @@ from __future__ import annotations
 from placement_service.cp_sat.admission_master import Torn
 from placement_service.cp_sat.block_contents import Filled
 from placement_service.cp_sat.block_room import TooManyPatterns
+from placement_service.entities.solution import TierName
 from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_stage import told
@@ -49,7 +50,7 @@ def _assign(mine: BlockProblem, *, again: bool) -> bool:
     crowded: Guess | None = None
     for _ in range(p.assign_attempts):
         if found is None and not (guess.failed and _hopeless(mine, again)):
-            found = guess.next()
+            found = guess.torn_by_and_by() if mine.varied else guess.next()
         if found is None:
             break
         filling = GuessFilling(mine, found, guess.fitting)
@@ -61,17 +62,27 @@ def _assign(mine: BlockProblem, *, again: bool) -> bool:
             filled = _filled(mine, found)
         # Small pods may find no room where the counts say that there is some.
         if filled is not None and _take(mine, filled):
+            if mine.varied and state.open_tier is TierName.TOPOLOGY:
+                _take_fewer_torn(mine, guess)
             confirm_places(state)
             return True
         found = None
         if filling.lacks_room:
-            guess.choose_for_all()
+            guess.target.choose_for_all()
     filled = None if crowded is None else _filled(mine, crowded)
     if filled is not None and _take(mine, filled):
         confirm_places(state)
         return True
     _take_most(mine, guess)
     return False
+
+
+def _take_fewer_torn(mine: BlockProblem, guess: BlockGuess) -> None:
+    """Take the plan of the last guess with fewer gangs torn, if there is one."""
+    found = guess.with_fewer_torn()
+    filled = None if found is None else GuessFilling(mine, found, guess.fitting).filled()
+    if filled is not None:
+        mine.take(filled)
 
 
 def _hopeless(mine: BlockProblem, again: bool) -> bool:
@@ -134,7 +145,7 @@ def _first(state: State, guess: BlockGuess) -> Guess | None:
         if torn is None and not wide:
             break
         if torn is not None and (torn.gangs or torn.places):
-            guess.tear(torn)
+            guess.target.advise(torn)
             more_to_ask = not wide and bool(state.ground.places(level).beyond)
             found = guess.strict(1 if more_to_ask else guess.parameters.assign_strict)
     return found
@@ -145,7 +156,7 @@ def _with_wide_places(first: BlockGuess, places: Torn) -> Guess | None:
     others find a block. What is tried later does not depend on it.
     """
     guess = BlockGuess(first.mine, again=first.again)
-    guess.tear(places)
+    guess.target.advise(places)
     return guess.strict(1)
 
 

@@ -58,6 +58,16 @@ class _Transfer(NamedTuple):
     times: int
 
 
+class Crowded(NamedTuple):
+    """A gang of a class in a block that holds too much, which leaves most room if it goes, and the
+    block with most room for it.
+    """
+
+    gang: int
+    block: int
+    roomiest: int
+
+
 class BlockAssignment:
     """Gangs of classes in blocks; `count` [C, B + 1] are how many, the last column is nowhere.
 
@@ -167,6 +177,27 @@ class BlockAssignment:
                 gang = int(mine[np.lexsort((self._apart[mine, -1], over))[0]])
                 self._change(gang, block, -1)
                 self._change(gang, self._blocks, 1)
+
+    def roomiest(self, row: int) -> int:
+        """The block with most room in a row."""
+        return int((self._room - self.load)[row, :-1].argmax())
+
+    def crowded(self, able: Bools) -> list[Crowded]:
+        """For each block that holds too much, the largest of the gangs of some classes that leave
+        most room, or a piece where none leaves any.
+        """
+        found: list[Crowded] = []
+        beyond = self.load - self._room
+        for block in np.flatnonzero(self._over).tolist():
+            roomiest = int(beyond[beyond[:, block] > 0, :-1].sum(axis=0).argmin())
+            for some in (able, self.pieces):
+                mine = np.flatnonzero((self.count[:, block] > 0) & some)
+                over = np.maximum(beyond[:, block, None] - self._takes[:, mine], 0).sum(axis=0)
+                if len(mine) and over.min() < self._over[block]:
+                    best = np.lexsort((-self._apart[mine, -1], over))[0]
+                    found.append(Crowded(int(mine[best]), block, roomiest))
+                    break
+        return found
 
     def run(
         self, steps: int, *, in_vain: int = NO_END, until: Callable[[], bool] = lambda: False

@@ -5,6 +5,9 @@ which no block has room beside the others, are torn: of a set one gang gets a bl
 others are cut into pieces that get blocks like gangs, while all others get theirs anew. Where racks
 do not hold what the rows allow, prices of their nodes make another row (`cp_sat.rack_prices`), and
 gangs move to other blocks. Rows of small pods are obeyed from the first time that they are broken.
+
+Where blocks have nodes of several pools, gangs are torn one after another where room lacks, all
+others stay where they are, and in the end those become whole again for which there is a block.
 """
 
 from __future__ import annotations
@@ -16,39 +19,28 @@ from typing import TypeVar
 
 import numpy as np
 
-from placement_service.cp_sat.admission_master import Torn
 from placement_service.cp_sat.block_parts import Kind
 from placement_service.cp_sat.rack_columns import RackColumns
 from placement_service.formulation.arrays import Ints
-from placement_service.search.block_assignment import BlockAssignment, Pieces
+from placement_service.search.block_assignment import NO_END, BlockAssignment, Crowded, Pieces
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_rows import block_rows, rack_row
-from placement_service.search.gang_bundles import (
-    Bundle,
-    bundles,
-    loose_parts,
-    may_be_apart,
-    picky_parts,
-    without_one,
-)
-from placement_service.search.gang_pieces import Parts, PieceCutter, parts_of
-from placement_service.search.guesses import Begun, Guess, Item, Settled, Try
+from placement_service.search.block_rows import BlockRows, rack_row
+from placement_service.search.gang_bundles import Bundle
+from placement_service.search.gang_pieces import GangPiece
+from placement_service.search.guess_items import Items
+from placement_service.search.guess_standing import PlacedPiece, Standing, where_all_stand
+from placement_service.search.guess_target import GuessTarget
+from placement_service.search.guesses import Begun, Guess, Settled, Try
 from placement_service.search.rack_fitting import RackFitting
 
 T = TypeVar("T")
 
-#: What a gang without a block costs: so many whole nodes, and this share of its own.
-TORN, TORN_SHARE = 3.0, 0.1
-
-#: How much more that is where only what costs nothing counts: then blocks may be too full for a
-#: while. With less it shows which gangs are split at best.
+#: How much more a gang without a block costs where only what costs nothing counts: then blocks may
+#: be too full for a while. With less it shows which gangs are split at best.
 STRICT = 10
 
-#: Parts that name no block up to which blocks are sought for them, too.
-MOST_LOOSE = 200
-
-#: A gang that must not be torn, or a piece of one that is, costs so many times as much.
-FIRM = 20
+#: Gangs that are torn at once where all must find a block.
+AT_ONCE = 2
 
 
 class BlockGuess:
@@ -58,38 +50,30 @@ class BlockGuess:
 
     def __init__(self, mine: BlockProblem, *, again: bool = False) -> None:
         self.mine, self.parameters, self.again = mine, mine.parameters, again
-        self.rows = block_rows(mine.blocks, mine.classes)
         seed = self.parameters.seed
         self._random = random.Random(seed)
+        self.target = GuessTarget(mine, seed=seed)
         self._columns = RackColumns(mine.blocks, self.rows.kinds)
         self.fitting = RackFitting(mine.blocks, self._columns, self.parameters)
-        self._cutter = PieceCutter(self.rows, seed=seed)
-        #: All bundles that were ever asked for, and their places.
-        self._bundles: list[Bundle] = []
-        self._at: dict[Bundle, int] = {}
-        self._picky: Counter[Kind] = Counter()
-        #: Whether all parts that name no block get one.
-        self._choosy = False
-        self._wanted = self._of_target()
-        #: Those that are torn in any case.
-        self._advised: Counter[int] = Counter()
-        #: By class of torn gangs, the blocks that pieces are for, where they are known.
-        self._places: dict[int, Sequence[int]] = {}
-        most = max((self._size(bundle) for bundle in self._bundles), default=0)
-        self._firm = FIRM * round(self.rows.unit * (TORN + TORN_SHARE * most))
         #: The best guess in which some gangs had no block, and what these cost.
         self._nearly: Try | None = None
         #: The guess with most gangs whole in blocks, which may leave out others.
         self.partly: Guess | None = None
         self._most = 0
-        #: How many gangs the last answer tears.
-        self.torn = 0
         self._steps = 0
-        #: Whether a strict guess with these gangs torn has just failed.
+        #: Whether a strict guess with the gangs torn that are advised has just failed.
         self.failed = False
+        #: What the last guess had to place, and where it is.
+        self._begun: Begun | None = None
+        self._standing: Standing | None = None
         state, p = mine.state, self.parameters
         #: The time that is left for others.
         self._kept = max(p.least_seconds, state.left - state.at_most(state.left * self._share()))
+
+    @property
+    def rows(self) -> BlockRows:
+        """The rows that are known so far."""
+        return self.target.rows
 
     def _share(self) -> float:
         """The share of the time that guesses may take."""
@@ -102,49 +86,12 @@ class BlockGuess:
         beside = 1 - p.configuring_seconds / max(self.mine.state.left, p.least_seconds)
         return min(p.assign_share_varied, max(p.assign_share_short, beside))
 
-    def _of_target(self) -> Counter[int]:
-        """The bundles of the target, by their places."""
-        mine = self.mine
-        self._picky = loose_parts(mine.classes, mine.wanted)
-        if not self._choosy:
-            self._picky = picky_parts(self._picky, {q for _, q in mine.blocks.room})
-        wanted = bundles(mine.classes, mine.wanted)
-        return Counter({self._index(bundle): n for bundle, n in wanted.items()})
-
-    def _index(self, bundle: Bundle) -> int:
-        if bundle not in self._at:
-            self._at[bundle] = len(self._bundles)
-            self._bundles.append(bundle)
-        return self._at[bundle]
-
-    def _size(self, bundle: Bundle) -> int:
-        return sum(self.mine.classes[c].shape.size * n for c, n in bundle.members)
-
-    def tear(self, torn: Torn) -> None:
-        """From now on tear these gangs of the target, which may be another one."""
-        self._wanted = self._of_target()
-        classes, order = self.mine.classes, self.mine.blocks.order
-        class_of = {g: c for c, mine in enumerate(classes) for g in mine.gangs}
-        alone = (self._at.get(Bundle(((class_of.get(g, -1), 1),))) for g in torn.gangs)
-        # A gang that has others based on it is torn only together with these.
-        self._advised = Counter(i for i in alone if i is not None)
-        self._places = {
-            class_of[g]: [order.index(b) for b in places if b in order]
-            for g, places in torn.places.items()
-            if g in class_of
-        }
-
-    def choose_for_all(self) -> None:
-        """From now on find blocks for all parts: what names none found no room in what was left."""
-        self._choosy = sum(loose_parts(self.mine.classes, self.mine.wanted).values()) <= MOST_LOOSE
-        self._wanted = self._of_target()
-
     def strict(self, tries: int) -> Guess | None:
         """Blocks for all gangs but those that are torn in any case; None where some find none."""
         for _ in range(tries):
             if self.is_over():
                 break
-            found = self._guess(*self._begin(), strict=True, more=0)
+            found = self._guess(self.target.begin(), strict=True)
             if found is not None:
                 self.failed = False
                 return found.guess
@@ -153,57 +100,79 @@ class BlockGuess:
 
     def next(self) -> Guess | None:
         """Blocks for all gangs, with few of them torn; None where no place is found for all."""
-        gangs, torn = self._begin()
-        best = self._best(gangs, torn)
+        begun = self.target.begin()
+        best = self._best(begun)
         while best is not None and best.nowhere:
             for i in best.nowhere:
-                self._tear(i, gangs, torn)
-            if self.torn > self.parameters.assign_torn:
+                self.target.tear(i, begun)
+            if self.target.torn > self.parameters.assign_torn:
                 return None
-            best = self._best(gangs, torn)
+            best = self._best(begun)
         return None if best is None else best.guess
+
+    def torn_by_and_by(self) -> Guess | None:
+        """Blocks for all gangs, of which more and more are torn: those that leave room where it
+        lacks. It begins anew after so many rounds, or where none leaves any.
+        """
+        begun, rounds, over = self.target.begin(), 0, NO_END
+        standing = self._standing if self.failed else None
+        self.failed = False
+        while not self.is_over():
+            if rounds == self.parameters.assign_tearing_rounds:
+                standing = None
+            elif standing is not None and not standing.tear and standing.over >= over:
+                # Another piece has not helped.
+                standing = None
+            over = NO_END if standing is None else standing.over
+            if standing is None or not self._tear_in(standing, begun):
+                standing, begun, rounds = None, self.target.begin(), 0
+            found = self._guess(begun, strict=True, standing=standing)
+            if found is not None:
+                return found.guess
+            standing = self._standing
+            rounds += 1
+        return None
+
+    def _tear_in(self, standing: Standing, begun: Begun) -> bool:
+        """Tear the largest bundles that leave room where they stand; where there are none, make
+        another piece of gangs that are torn, for parts of those they have. Whether there are any.
+        """
+        largest = sorted(standing.tear, key=lambda one: -self.target.size(one.which))
+        for bundle, block, _ in largest[:AT_ONCE]:
+            standing.bundles[bundle][block] -= 1
+            self.target.tear(bundle, begun)
+        if not largest:
+            standing.pieces.extend(PlacedPiece(g, [], there) for g, _, there in standing.cut)
+        return bool(largest or standing.cut)
+
+    def with_fewer_torn(self) -> Guess | None:
+        """The last guess with gangs whole again that find a block among all others, one after
+        another, the smallest first; None where none does.
+        """
+        begun, standing = self._begun, self._standing
+        if begun is None or standing is None:
+            return None
+        classes = self.mine.classes
+        found: Try | None = None
+        for c in sorted(begun.torn, key=lambda c: classes[c].shape.size):
+            gang = begun.torn.index(c)
+            fewer = self.target.mended(gang, begun)
+            if self.is_over() or fewer is None:
+                continue
+            better = self._guess(fewer, strict=True, standing=standing.without(gang))
+            if better is not None:
+                found, begun, standing = better, fewer, self._standing or standing
+        return None if found is None else found.guess
 
     @property
     def nearly(self) -> Guess | None:
         """The best guess that was made, also if it leaves out gangs."""
         return None if self._nearly is None else self._nearly.guess
 
-    def _begin(self) -> Begun:
-        """The gangs of the target, where those are torn that no block has room for."""
-        begun = Begun(Counter(self._wanted), [])
-        self.torn = 0
-        for i in range(len(self._bundles)):
-            tearable = may_be_apart(self._bundles[i], self.mine.classes)
-            able = not tearable or self._able(i)
-            for _ in range(min(self._advised[i], begun.gangs[i]) if able else begun.gangs[i]):
-                self._tear(i, *begun)
-        return begun
-
-    def _able(self, i: int) -> bool:
-        """Whether a block has room for a bundle alone."""
-        item = self._item(i)
-        fits = (item.takes <= self.rows.room).all(axis=1)
-        return bool((fits & (item.small <= self.rows.small.room).all(axis=1)).any())
-
-    def _tear(self, i: int, gangs: Counter[int], torn: list[int]) -> None:
-        """Tear a bundle as often as it takes to have a block for what is left of it."""
-        self.torn += 1
-        gangs[i] -= 1
-        bundle = self._bundles[i]
-        if len(bundle.members) == 1:
-            torn.append(bundle.first)
-            return
-        apart = without_one(bundle)
-        gangs[self._index(apart.gang)] += 1
-        rest = self._index(apart.rest)
-        gangs[rest] += 1
-        if may_be_apart(apart.rest, self.mine.classes) and not self._able(rest):
-            self._tear(rest, gangs, torn)
-
-    def _best(self, gangs: Counter[int], torn: Sequence[int]) -> Try | None:
+    def _best(self, begun: Begun) -> Try | None:
         """The best of some guesses, up to one that costs nothing."""
         p = self.parameters
-        rounds = p.assign_torn_rounds if self.torn else p.assign_rounds
+        rounds = p.assign_torn_rounds if self.target.torn else p.assign_rounds
         best: Try | None = None
         times = more = 0
         begin, self.failed = int(self.failed), False
@@ -211,10 +180,10 @@ class BlockGuess:
             if self.is_over():
                 break
             strict = not i % 2
-            found = self._guess(gangs, torn, strict=strict, more=i // p.assign_torn_more + more)
+            found = self._guess(begun, strict=strict, more=i // p.assign_torn_more + more)
             if found is None and not strict:
                 # Racks do not hold what rows allow, and it takes too long to learn why.
-                if not torn:
+                if not begun.torn:
                     break
                 more += 1
             if found is None:
@@ -234,128 +203,131 @@ class BlockGuess:
         """Whether all time or all steps for guesses are used up."""
         return self.mine.state.left <= self._kept or self._steps > self.parameters.assign_all_steps
 
-    def _item(self, i: int) -> Item:
-        """What a bundle takes."""
-        members, classes = self._bundles[i].members, self.mine.classes
-        rows, size = self.rows, self._size(self._bundles[i])
-        tearable = may_be_apart(self._bundles[i], classes)
-        return Item(
-            [kind for c, n in members for kind in parts_of(classes[c]) * n],
-            sum((n * rows.takes[c] for c, n in members), np.zeros_like(rows.takes[0])),
-            sum((n * rows.small.takes[c] for c, n in members), np.zeros_like(rows.small.takes[0])),
-            round(rows.unit * (TORN + TORN_SHARE * size)) if tearable else self._firm,
-            tearable,
-        )
-
     def _guess(
-        self, gangs: Counter[int], torn: Sequence[int], *, strict: bool, more: int
+        self, begun: Begun, *, strict: bool, more: int = 0, standing: Standing | None = None
     ) -> Try | None:
         """Blocks for all gangs and for pieces of torn ones; None where they do not fit.
 
-        A strict one places all gangs. Of the torn ones some are cut into `more` pieces.
+        A strict one places all gangs. Of the torn ones some are cut into `more` pieces. What is
+        `standing` begins there.
         """
-        rows, classes = self.rows, self.mine.classes
-        some = [i for i, n in sorted(gangs.items()) if n]
-        picky = sorted(self._picky)
-        pieces = self._cutter.cut(
-            [parts_of(classes[c]) for c in torn],
-            more=more,
-            places=[self._places.get(c, ()) for c in torn],
-        )
-        items = [
-            *map(self._item, some),
-            *(self._firm_item([kind]) for kind in picky),
-            *(self._firm_item(piece.parts) for piece in pieces),
-        ]
-        times = [*(gangs[i] for i in some), *(self._picky[k] for k in picky), *(1 for _ in pieces)]
-        first = len(items) - len(pieces)
-        takes = _stacked([item.takes for item in items], rows.takes.shape[1])
-        costs = np.array([item.cost for item in items], dtype=np.int64)
-        content = _stacked([_by_kind(item.parts, rows.kinds) for item in items], len(rows.kinds))
-        gang = np.array([-1] * first + [piece.gang for piece in pieces], dtype=np.int64)
-        search = BlockAssignment(
-            takes,
-            rows.room,
-            costs * (STRICT if strict else 1),
-            seed=self._random.getrandbits(32),
-            pieces=Pieces(gang, content, rows.parts),
-        )
-        # Gangs that take most of anything scarce choose first, with some randomness.
-        hard = (takes / np.maximum(1, rows.room.sum(axis=0))).max(axis=1, initial=0)
-        luck = [1 + self.parameters.assign_luck * self._random.random() for _ in items]
-        for k in np.argsort(-hard * luck, kind="stable").tolist():
-            for _ in range(times[k]):
-                search.add(k)
+        items = self.target.items(begun.gangs)
+        known, load = 0, np.zeros_like(self.rows.room)
+        count = np.zeros((len(items.each), len(load) + 1), dtype=np.int64)
+        if standing is not None:
+            known = standing.torn
+            kept = [GangPiece(piece.gang, piece.parts) for piece in standing.pieces]
+            items = self.target.with_pieces(items, kept)
+            count = standing.count(items, len(load))
+            load = load if not items.each else count[:, :-1].T @ items.takes
+        pieces = self.target.pieces(begun.torn[known:], more=more, load=load, first=known)
+        items = self.target.with_pieces(items, pieces)
+        if not items.each:
+            return Try(Guess(Counter(), [], Counter()), [], 0)
+        search = self._search(items, strict=strict)
+        search.begin(np.pad(count, ((0, len(pieces)), (0, 0))))
+        self._add(search, items)
         settled = self._settle(search, items, strict=strict)
-        self._steps += search.steps
-        if not settled.held:
-            if settled.nearest is not None:
-                self._keep_what_fits(search.content, settled.nearest, items, some)
-            return None
+        self._steps += 1 + search.steps
+        torn, kinds = len(begun.torn), self.rows.kinds
+        self._begun = begun
+        self._standing = where_all_stand(items, torn, kinds, search, settled.crowded)
+        if settled.held:
+            return self._tried(search, items, begun.torn)
+        if settled.nearest is not None:
+            self._keep_what_fits(search.content, settled.nearest, items)
+        elif self.is_over():
+            search.relieve(items.tearable)
+            self._keep_what_fits(search.content, search.count, items)
+        return None
+
+    def _search(self, items: Items, *, strict: bool) -> BlockAssignment:
+        """A search in which nothing has a block yet."""
+        return BlockAssignment(
+            items.takes,
+            self.rows.room,
+            items.costs * (STRICT if strict else 1),
+            seed=self._random.getrandbits(32),
+            pieces=Pieces(items.gang, items.content, self.rows.parts),
+        )
+
+    def _add(self, search: BlockAssignment, items: Items) -> None:
+        """Put everything somewhere that has no block: what takes most of anything scarce chooses
+        first, with some randomness.
+        """
+        total = np.maximum(1, self.rows.room.sum(axis=0))
+        hard = (items.takes / total).max(axis=1, initial=0)
+        luck = [1 + self.parameters.assign_luck * self._random.random() for _ in items.each]
+        for k in np.argsort(-hard * luck, kind="stable").tolist():
+            for _ in range(items.times[k] - int(search.count[k].sum())):
+                search.add(k)
+
+    def _tried(self, search: BlockAssignment, items: Items, torn: Sequence[int]) -> Try | None:
+        """What was found; None where a piece or another firm part has no block."""
         count = search.count
         nowhere = [k for k, n in enumerate(count[:, -1].tolist()) for _ in range(n)]
-        if not all(items[k].tearable for k in nowhere):
+        if not all(items.each[k].tearable for k in nowhere):
             return None
         parts: list[Counter[tuple[Kind, int]]] = [Counter() for _ in torn]
-        for k, piece in enumerate(pieces, first):
+        for k, piece in enumerate(items.pieces, items.first_piece):
             (b,) = np.flatnonzero(count[k]).tolist()
-            for kind, n in zip(rows.kinds, search.content[k].tolist(), strict=True):
-                if n:
-                    parts[piece.gang][kind, b] += n
+            for kind, n in self._inside(search.content[k]).items():
+                parts[piece.gang][kind, b] += n
         guess = Guess(
-            _where([self._bundles[i] for i in some], count),
+            _where([self.target.bundles[i] for i in items.bundles], count),
             list(zip(torn, parts, strict=True)),
-            _where(picky, count[len(some) :]),
+            _where(items.picky, count[len(items.bundles) :]),
         )
-        return Try(guess, [some[k] for k in nowhere], int(count[:, -1] @ costs))
+        return Try(guess, [items.bundles[k] for k in nowhere], int(count[:, -1] @ items.costs))
 
     def _inside(self, content: Ints) -> Counter[Kind]:
         """Parts by kind, of which there are any."""
         both = zip(self.rows.kinds, content.tolist(), strict=True)
         return Counter({kind: n for kind, n in both if n})
 
-    def _keep_what_fits(
-        self, content: Ints, count: Ints, items: Sequence[Item], some: Sequence[int]
-    ) -> None:
+    def _keep_what_fits(self, content: Ints, count: Ints, items: Items) -> None:
         """Of an assignment keep the bundles that racks hold, the first of the items."""
         whole: Counter[tuple[Bundle, int]] = Counter()
+        content = content[: len(items.bundles)]
         for b, block in enumerate(self.mine.blocks.order):
-            mine = count[: len(some), b].copy()
+            mine = count[: len(content), b].copy()
             while mine.any():
-                misfit = self.fitting.misfit(block, self._inside(mine @ content[: len(some)]))
+                misfit = self.fitting.misfit(block, self._inside(mine @ content))
                 if misfit is None:
                     break
-                able = np.flatnonzero(mine * content[: len(some), self.rows.kinds.index(misfit)])
-                mine[min(able.tolist(), key=lambda k: len(items[k].parts))] -= 1
-            pairs = zip(some, mine.tolist(), strict=True)
-            whole.update({(self._bundles[i], b): n for i, n in pairs if n})
+                able = np.flatnonzero(mine * content[:, self.rows.kinds.index(misfit)])
+                mine[min(able.tolist(), key=lambda k: int(content[k].sum()))] -= 1
+            pairs = zip(items.bundles, mine.tolist(), strict=True)
+            whole.update({(self.target.bundles[i], b): n for i, n in pairs if n})
         self._keep(Guess(whole, (), Counter()))
 
     def _keep(self, guess: Guess) -> None:
         """Keep a guess if more lies whole in it than in those before."""
-        nodes = sum(self._size(bundle) * n for (bundle, _), n in guess.whole.items())
+        classes = self.mine.classes
+        nodes = sum(
+            classes[c].shape.size * times * n
+            for (bundle, _), n in guess.whole.items()
+            for c, times in bundle.members
+        )
         if nodes > self._most:
             self._most, self.partly = nodes, guess
 
-    def _firm_item(self, parts: Parts) -> Item:
-        small = _by_kind(parts, self.rows.kinds) @ self.rows.small.parts
-        return Item(parts, self._cutter.takes(parts), small, self._firm, tearable=False)
-
-    def _settle(self, search: BlockAssignment, items: Sequence[Item], *, strict: bool) -> Settled:
+    def _settle(self, search: BlockAssignment, items: Items, *, strict: bool) -> Settled:
         """Run until racks hold what blocks hold."""
-        tearable = np.array([item.tearable for item in items], dtype=bool)
-        p = self.parameters
+        tearable, p = items.tearable, self.parameters
         longer = p.assign_unlike_longer if strict and self.mine.blocks.mixed else 1
         steps = longer * (p.assign_strict_steps if strict else p.assign_steps)
         nearest: Ints | None = None
         fewest = len(self.mine.blocks.order) + 1
-        for _ in range(p.assign_strict_corrections if strict else p.assign_corrections):
+        crowded: Sequence[Crowded] = ()
+        for _ in range(self._corrections(strict)):
             search.run(steps, in_vain=longer * p.assign_in_vain, until=self.is_over)
             if self.is_over():
                 break
             if not strict:
                 search.relieve(tearable)
             if search.cost if strict else search.over:
+                crowded = search.crowded(tearable)
                 break
             if search.count[:, -1].sum() > p.assign_torn:
                 # It is given up, whatever the racks say.
@@ -366,25 +338,36 @@ class BlockGuess:
             crowded = self._learn_racks(search)
             if not crowded:
                 return Settled(held=True)
-            if crowded < fewest:
-                fewest, nearest = crowded, count
-        return Settled(held=False, nearest=nearest)
+            if len(crowded) < fewest:
+                fewest, nearest = len(crowded), count
+        return Settled(held=False, nearest=nearest, crowded=crowded)
 
-    def _learn_small(self, search: BlockAssignment, items: Sequence[Item]) -> bool:
+    def _corrections(self, strict: bool) -> int:
+        """How often rows are learned of racks in a guess."""
+        p, mine = self.parameters, self.mine
+        if not strict:
+            return p.assign_corrections
+        # There tearing one more gang is sooner.
+        tearing = mine.varied and not mine.blocks.mixed
+        return p.assign_tearing_corrections if tearing else p.assign_strict_corrections
+
+    def _learn_small(self, search: BlockAssignment, items: Items) -> bool:
         """Obey rows of small pods that blocks break; whether there are any."""
         small = self.rows.small
-        takes = _stacked([item.small for item in items], small.takes.shape[1])
+        takes = items.small
         pieces = search.pieces
         takes[pieces] = search.content[pieces] @ small.parts
         broken = np.flatnonzero((search.count[:, :-1].T @ takes > small.room).any(axis=0))
         if len(broken):
             search.learn(takes[:, broken], small.room[:, broken], small.parts[:, broken])
-            self.rows = self._cutter.rows = self.rows.with_small(broken)
+            self.target.obey(self.rows.with_small(broken))
         return bool(len(broken))
 
-    def _learn_racks(self, search: BlockAssignment) -> int:
-        """Obey rows against what racks of some blocks do not hold; of how many."""
-        broken = 0
+    def _learn_racks(self, search: BlockAssignment) -> list[Crowded]:
+        """Obey rows against what racks of some blocks do not hold; in each of these, what has most
+        parts of a kind that finds no rack.
+        """
+        broken: list[Crowded] = []
         unsettled: list[tuple[int, Kind, Counter[Kind]]] = []
         for b, block in enumerate(self.mine.blocks.order):
             if search.is_over(b):
@@ -395,15 +378,20 @@ class BlockGuess:
             if misfit is None:
                 continue
             if self._learn(search, b, inside):
-                broken += 1
+                broken.append(self._most_of(search, misfit, b))
             else:
                 unsettled.append((b, misfit, inside))
         # Where gangs move anyway it need not be known yet.
         for b, misfit, inside in () if broken else unsettled:
             if not self.fitting.pack(self.mine.blocks.order[b], inside):
-                broken += 1
+                broken.append(self._most_of(search, misfit, b))
                 search.forbid(b, self.rows.tightest[misfit])
         return broken
+
+    def _most_of(self, search: BlockAssignment, kind: Kind, b: int) -> Crowded:
+        """What has most parts of a kind in a block."""
+        parts = search.content[:, self.rows.kinds.index(kind)] * (search.count[:, b] > 0)
+        return Crowded(int(parts.argmax()), b, search.roomiest(self.rows.tightest[kind]))
 
     def _learn(self, search: BlockAssignment, b: int, inside: Counter[Kind]) -> bool:
         """Obey a row that a block breaks which holds these parts; false if none is found."""
@@ -415,7 +403,7 @@ class BlockGuess:
         if sum(value[kind] * n for kind, n in inside.items()) <= row.room[b]:
             return False
         search.learn((search.content @ row.parts)[:, None], row.room[:, None], row.parts[:, None])
-        self.rows = self._cutter.rows = self.rows.with_racks(row)
+        self.target.obey(self.rows.with_racks(row))
         return True
 
 
@@ -425,14 +413,3 @@ def _where(things: Sequence[T], count: Ints) -> Counter[tuple[T, int]]:
     for thing, row in zip(things, count[:, :-1], strict=False):
         found.update({(thing, b): int(row[b]) for b in np.flatnonzero(row).tolist()})
     return found
-
-
-def _by_kind(parts: Parts, kinds: Sequence[Kind]) -> Ints:
-    """How many parts there are of each kind."""
-    times = Counter(parts)
-    return np.array([times[kind] for kind in kinds], dtype=np.int64)
-
-
-def _stacked(rows: Sequence[Ints], columns: int) -> Ints:
-    """Rows as a table, also where there are none."""
-    return np.array(rows, dtype=np.int64).reshape(len(rows), columns)

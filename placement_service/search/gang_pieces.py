@@ -48,15 +48,20 @@ class PieceCutter:
         return total
 
     def cut(
-        self, gangs: Sequence[Parts], *, more: int = 0, places: Sequence[Sequence[int]] = ()
+        self,
+        gangs: Sequence[Parts],
+        *,
+        more: int = 0,
+        places: Sequence[Sequence[int]] = (),
+        load: Ints | int = 0,
     ) -> list[GangPiece]:
         """Each gang in as few pieces as blocks allow, two at least, and some in one more.
 
         A piece is what one of so many blocks has room for beside all pieces before it. The gangs
         that take most of anything scarce are cut first. `places` are the blocks for the pieces of
-        each gang, nothing where any will do.
+        each gang, nothing where any will do, and `load` [B, R] is what blocks hold already.
         """
-        room = self.rows.room.copy()
+        room = np.maximum(self.rows.room - load, 0)
         total = np.maximum(1, room.sum(axis=0))
         hard = [float((self.takes(parts) / total).max(initial=0.0)) for parts in gangs]
         often = Counter(self._random.choices(range(len(gangs)), k=more) if gangs else ())

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from placement_service.cp_sat.block_parts import Kind
 from placement_service.formulation.arrays import Ints
+from placement_service.search.block_assignment import Crowded
 from placement_service.search.gang_bundles import Bundle
-from placement_service.search.gang_pieces import Parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +36,13 @@ class Try:
 
 class Settled(NamedTuple):
     """Whether racks hold what blocks hold; else an assignment that obeys all other rows, of which
-    the racks of most blocks hold their share, None if there was none.
+    the racks of most blocks hold their share, None if there was none, and what leaves room in the
+    blocks that hold too much.
     """
 
     held: bool
     nearest: Ints | None = None
+    crowded: Sequence[Crowded] = ()
 
 
 class Begun(NamedTuple):
@@ -48,14 +50,3 @@ class Begun(NamedTuple):
 
     gangs: Counter[int]
     torn: list[int]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Item:
-    """What gets one block: a bundle, a picky part, or a piece of a torn gang."""
-
-    parts: Parts
-    takes: Ints
-    small: Ints
-    cost: int
-    tearable: bool

@@ -181,7 +181,7 @@ class SearchParameters:
     #: they often fail, and configurations need so many seconds, or nearly as much of a short time.
     #: The share when these are done.
     assign_share: float = 0.5
-    assign_share_varied: float = 0.4
+    assign_share_varied: float = 0.6
     assign_share_short: float = 0.25
     configuring_seconds: float = 3.5
     assign_share_again: float = 0.8
@@ -191,6 +191,8 @@ class SearchParameters:
     assign_rounds: int = 6
     assign_torn_rounds: int = 8
     assign_torn: int = 6
+    #: Rounds in each of which more gangs are torn, before another begin.
+    assign_tearing_rounds: int = 10
     #: After so many guesses torn gangs are cut into one piece more.
     assign_torn_more: int = 6
     #: Guesses with those torn that counting says.
@@ -206,9 +208,11 @@ class SearchParameters:
     #: must find a block: the rows that such a guess has learned are worth them.
     assign_unlike_longer: int = 4
     #: Steps of all guesses together.
-    assign_all_steps: int = 2_500
+    assign_all_steps: int = 8_000
     assign_corrections: int = 10
     assign_strict_corrections: int = 30
+    #: The same where nodes of one block are unlike, and more and more gangs are torn.
+    assign_tearing_corrections: int = 8
     #: Effort to find racks of a block for parts that best fit does not place, and the seconds that
     #: cut it short: mostly it takes five milliseconds.
     assign_packing_effort: float = 0.05

@@ -1,0 +1,111 @@
+"""Gangs are torn one after another where room lacks, and whole again where a block is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bench.instances import Instance
+from placement_service.cp_sat.admission_master import Torn
+from placement_service.cp_sat.block_parts import Kind
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.objective import to_solution
+from placement_service.judge.verify import verify
+from placement_service.search.assign_stage import assign_blocks
+from placement_service.search.block_assignment import BlockAssignment, Crowded, Pieces
+from placement_service.search.block_guess import BlockGuess
+from placement_service.search.block_problem import BlockProblem
+from placement_service.search.guess_standing import PlacedPiece, Standing
+from placement_service.search.guesses import Guess
+from tests.scenario import Group, Scenario
+from tests.service.search.blocks import counted
+
+
+def scattered(seed: int, *, blocks: int = 4, gangs: int = 40) -> Snapshot:
+    """Pools that are mixed rack by rack in every block."""
+    params = {"blocks": blocks, "gangs": gangs, "scattered": 1}
+    return Instance("pools", params, seed).snapshot()
+
+
+def parts(mine: BlockProblem, guess: Guess) -> Counter[Kind]:
+    """All parts of gangs that name blocks in a guess."""
+    found = Counter[Kind]()
+    for (bundle, _), n in guess.whole.items():
+        for c, times in bundle.members:
+            for kind, count in mine.classes[c].shape.kinds:
+                found[kind] += count * times * n
+    for _, placed in guess.torn:
+        for (kind, _), n in placed.items():
+            found[kind] += n
+    return Counter({kind: n for kind, n in found.items() if kind.size})
+
+
+@pytest.mark.parametrize("seed", [2, 5, 6, 10])
+def test_where_no_guess_has_all_gangs_whole_some_are_torn(seed: int) -> None:
+    snapshot = scattered(seed)
+    state = counted(snapshot)
+    mine = BlockProblem(state)
+    guess = BlockGuess(mine)
+    assert guess.strict(1) is None
+    found = guess.torn_by_and_by()
+    assert found is not None
+    wanted = Counter[Kind]()
+    for n, c in zip(mine.wanted, mine.classes, strict=True):
+        for kind, times in c.shape.kinds if c.shape.splits != 0 or c.base >= 0 else ():
+            wanted[kind] += n * times
+    assert parts(mine, found) == Counter({kind: n for kind, n in wanted.items() if kind.size})
+    fewer = guess.with_fewer_torn()
+    assert fewer is not None
+    assert len(fewer.torn) < len(found.torn)
+    assert parts(mine, fewer) == parts(mine, found)
+    assert assign_blocks(state)
+    assert state.packs
+    assignments = to_solution(state.problem, state.plan).assignments
+    assert not verify(snapshot, Policy(), name_pods(snapshot, assignments))
+
+
+def test_a_gang_that_was_torn_in_vain_is_whole_again() -> None:
+    scenario = Scenario("b1/r1: a1=8 a2=8 | b2/r2: c1=8 c2=8 | b3/r3: d1=8 d2=8")
+    for name in "xyz":
+        scenario = scenario.gang(name, Group("pod", pods=2, gpus=8), prefer="block")
+    mine = BlockProblem(counted(scenario.snapshot()))
+    guess = BlockGuess(mine)
+    guess.target.advise(Torn(gangs=(GangIdx(0), GangIdx(1)), places={}))
+    found = guess.strict(5)
+    assert found is not None
+    assert len(found.torn) == 2
+    fewer = guess.with_fewer_torn()
+    assert fewer is not None
+    assert not fewer.torn
+    assert sum(fewer.whole.values()) == 3
+    assert guess.with_fewer_torn() is None
+
+
+def test_of_a_block_that_holds_too_much_the_largest_gang_that_leaves_room_is_named() -> None:
+    # Three gangs in the first of three blocks, the last of which is empty.
+    takes, room = np.array([[2], [3], [1]]), np.array([[4], [2], [5]])
+    search = BlockAssignment(takes, room, np.array([20, 30, 10]), seed=1)
+    search.begin(np.array([[1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]]))
+    assert search.crowded(np.ones(3, dtype=bool)) == [Crowded(1, 0, 2)]
+    assert search.crowded(np.array([True, False, True])) == [Crowded(0, 0, 2)]
+    assert not search.crowded(np.zeros(3, dtype=bool))
+
+
+def test_where_no_gang_leaves_room_a_piece_is_named() -> None:
+    pieces = Pieces(np.array([-1, 0]), np.array([[0], [3]]), np.array([[1]]))
+    search = BlockAssignment(
+        np.array([[2], [3]]), np.array([[4], [9]]), np.array([9, 9]), seed=1, pieces=pieces
+    )
+    search.begin(np.array([[1, 0, 0], [1, 0, 0]]))
+    assert search.crowded(np.array([False, False])) == [Crowded(1, 0, 1)]
+
+
+def test_without_a_torn_gang_those_after_it_move_up() -> None:
+    pieces = [PlacedPiece(gang, [], block) for gang, block in ((0, 1), (1, 2), (2, 3), (1, 4))]
+    left = Standing({}, {}, pieces, torn=3).without(1)
+    assert left.torn == 2
+    assert left.pieces == [PlacedPiece(0, [], 1), PlacedPiece(1, [], 3)]
