@@ -8,7 +8,7 @@ from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx
-from placement_service.formulation.objective import trivial_bounds
+from placement_service.formulation.objective import tiers, trivial_bounds, worth
 from placement_service.formulation.plan import units_of
 from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.admitted import InsideGuarantees
@@ -41,6 +41,24 @@ def test_the_judge_knows_every_tier_in_the_units_of_the_engine() -> None:
 
 def test_nobody_is_disturbed() -> None:
     TWO_PRIORITIES.place().expect(disruption=0, proven=True)
+
+
+def test_what_is_spent_of_a_higher_priority_is_no_proof_of_the_sum() -> None:
+    """A lower priority makes up for all that is spent, so no plan has more in sum."""
+    problem = formulate(TWO_PRIORITIES.snapshot(), Policy())
+    low = next(g for g in problem.gangs if g.priority == 0)
+    plan = {low.index: units_of({(0, 0): 1})}
+    every = goals(problem)
+    [high, last] = [i for i, g in enumerate(every) if g.tier is TierName.ADMITTED]
+    spent = tuple(0 if i == high else None for i in range(len(every)))
+    mine = worth(problem, plan, spent, every)
+    bounds = tuple(max(0, v) for v in mine.values)
+    home, most = (0,) * len(every), {TierName.ADMITTED: mine.values[last]}
+    tier = tiers(mine, bounds, home, {high: mine.values[last]}, most)[0]
+    assert tier.value == 8
+    assert tier.bound == 16
+    assert not tier.proven
+    assert tiers(mine, bounds, home, {}, most)[0].proven
 
 
 def test_gangs_that_two_goals_count_are_bounded_in_both() -> None:

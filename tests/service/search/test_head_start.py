@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -14,13 +16,14 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.search import alike_nodes, engine, head_start, master_stage
+from placement_service.search import alike_nodes, engine, groundwork, head_start, master_stage
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.engine import prepare, search
 from placement_service.search.groundwork import Groundwork
 from placement_service.search.head_start import ignore
 from placement_service.search.incumbent import State
+from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Group, Scenario, spread
 from tests.waiting import LONG
 
@@ -57,7 +60,12 @@ def test_blocks_that_were_found_before_the_first_answer_are_not_sought_again(
     assert told[0].proven
 
 
-def test_a_search_goes_on_from_the_gangs_that_have_blocks_where_not_all_have_one() -> None:
+def test_a_search_goes_on_from_the_gangs_that_have_blocks_where_not_all_have_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # No guess after the first.
+    short = replace(DEFAULTS, assign_all_steps=1)
+    monkeypatch.setattr(groundwork, "Groundwork", partial(Groundwork, parameters=short))
     asked = Instance("pools", {"blocks": 3, "gangs": 30, "scattered": 1}, 1)
     problem = formulate(asked.snapshot(), Policy())
     ground = prepared(problem)
