@@ -320,7 +320,7 @@ class BlockGuess:
         nearest: Ints | None = None
         fewest = len(self.mine.blocks.order) + 1
         crowded: Sequence[Crowded] = ()
-        for _ in range(self._corrections(strict)):
+        for _ in range(p.assign_strict_corrections if strict else p.assign_corrections):
             search.run(steps, in_vain=longer * p.assign_in_vain, until=self.is_over)
             if self.is_over():
                 break
@@ -341,15 +341,6 @@ class BlockGuess:
             if len(crowded) < fewest:
                 fewest, nearest = len(crowded), count
         return Settled(held=False, nearest=nearest, crowded=crowded)
-
-    def _corrections(self, strict: bool) -> int:
-        """How often rows are learned of racks in a guess."""
-        p, mine = self.parameters, self.mine
-        if not strict:
-            return p.assign_corrections
-        # There tearing one more gang is sooner.
-        tearing = mine.varied and not mine.blocks.mixed
-        return p.assign_tearing_corrections if tearing else p.assign_strict_corrections
 
     def _learn_small(self, search: BlockAssignment, items: Items) -> bool:
         """Obey rows of small pods that blocks break; whether there are any."""

@@ -211,8 +211,6 @@ class SearchParameters:
     assign_all_steps: int = 8_000
     assign_corrections: int = 10
     assign_strict_corrections: int = 30
-    #: The same where nodes of one block are unlike, and more and more gangs are torn.
-    assign_tearing_corrections: int = 8
     #: Effort to find racks of a block for parts that best fit does not place, and the seconds that
     #: cut it short: mostly it takes five milliseconds.
     assign_packing_effort: float = 0.05
