@@ -150,7 +150,8 @@ def tiers(
             # Where the sum is at its most while a goal is open, or some of one is spent, that goal
             # may still gain: what it lacks is added, so that the tier does not count as proven.
             lacking = abs(valid[known - 1] - mine.enough[known - 1]) if is_open else 0
-            lacking += sum(max(0, best[i] - mine.values[i]) for i in mine_only if i in best)
+            if value == most[tier] - before:
+                lacking += sum(max(0, best[i] - mine.values[i]) for i in mine_only if i in best)
             bound = min(bound, max(most[tier] - before, value + lacking))
         # Sums may agree although a goal is open: of another priority, or one that is not reported.
         by_chance = value == bound and is_open
