@@ -137,7 +137,8 @@ class BlockGuess:
         """Tear the largest bundles that leave room where they stand; where there are none, make
         another piece of gangs that are torn, for parts of those they have. Whether there are any.
         """
-        largest = sorted(standing.tear, key=lambda one: -self.target.size(one.which))
+        size, bundles = self.target.size, self.target.bundles
+        largest = sorted(standing.tear, key=lambda one: -size(bundles[one.gang]))
         for bundle, block, _ in largest[:AT_ONCE]:
             standing.bundles[bundle][block] -= 1
             self.target.tear(bundle, begun)
@@ -303,12 +304,7 @@ class BlockGuess:
 
     def _keep(self, guess: Guess) -> None:
         """Keep a guess if more lies whole in it than in those before."""
-        classes = self.mine.classes
-        nodes = sum(
-            classes[c].shape.size * times * n
-            for (bundle, _), n in guess.whole.items()
-            for c, times in bundle.members
-        )
+        nodes = sum(self.target.size(bundle) * n for (bundle, _), n in guess.whole.items())
         if nodes > self._most:
             self._most, self.partly = nodes, guess
 

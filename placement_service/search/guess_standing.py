@@ -23,22 +23,12 @@ class PlacedPiece(NamedTuple):
     block: int
 
 
-class Relief(NamedTuple):
-    """A bundle, or a torn gang with a piece, in a block that holds too much, and the block with
-    most room for some of it.
-    """
-
-    which: int
-    block: int
-    roomiest: int
-
-
 @dataclass(slots=True, eq=False)
 class Standing:
     """How many bundles and picky parts each block has [B], and the pieces of so many torn gangs.
 
-    Where blocks hold too much, `tear` are bundles that leave room if they are torn, and `cut` torn
-    gangs of which pieces do.
+    `over` is what blocks hold above their rows. Where they hold too much, `tear` are bundles that
+    leave room if they are torn, and `cut` torn gangs of which pieces do.
     """
 
     bundles: dict[int, Ints]
@@ -46,8 +36,8 @@ class Standing:
     pieces: list[PlacedPiece]
     torn: int
     over: int = 0
-    tear: Sequence[Relief] = ()
-    cut: Sequence[Relief] = ()
+    tear: Sequence[Crowded] = ()
+    cut: Sequence[Crowded] = ()
 
     def count(self, items: Items, blocks: int) -> Ints:
         """The same for items, of which the first pieces are those here [C, B + 1]."""
@@ -82,10 +72,6 @@ def where_all_stand(
     """Where items of a search are, of which so many gangs are torn."""
     count, gang, first = search.count, items.gang.tolist(), len(items.bundles)
 
-    def relief(one: Crowded) -> Relief:
-        which = items.bundles[one.gang] if one.gang < first else gang[one.gang]
-        return Relief(which, one.block, one.roomiest)
-
     return Standing(
         {bundle: count[k, :-1].copy() for k, bundle in enumerate(items.bundles)},
         {kind: count[k, :-1] for k, kind in enumerate(items.picky, first)},
@@ -95,8 +81,12 @@ def where_all_stand(
         ],
         torn,
         search.over,
-        [relief(one) for one in crowded if one.gang < first and items.each[one.gang].tearable],
-        [relief(one) for one in crowded if one.gang >= items.first_piece],
+        [
+            one._replace(gang=items.bundles[one.gang])
+            for one in crowded
+            if one.gang < first and items.each[one.gang].tearable
+        ],
+        [one._replace(gang=gang[one.gang]) for one in crowded if one.gang >= items.first_piece],
     )
 
 

@@ -51,7 +51,7 @@ class GuessTarget:
         self._advised: Counter[int] = Counter()
         #: By class of torn gangs, the blocks that pieces are for, where they are known.
         self._places: dict[int, Sequence[int]] = {}
-        most = max(map(self.size, range(len(self.bundles))), default=0)
+        most = max(map(self.size, self.bundles), default=0)
         self._firm = FIRM * round(self.rows.unit * (TORN + TORN_SHARE * most))
         #: How many gangs are torn since the last begin.
         self.torn = 0
@@ -75,9 +75,9 @@ class GuessTarget:
             self.bundles.append(bundle)
         return self._at[bundle]
 
-    def size(self, i: int) -> int:
+    def size(self, bundle: Bundle) -> int:
         """The nodes that a bundle takes."""
-        return sum(self.mine.classes[c].shape.size * n for c, n in self.bundles[i].members)
+        return sum(self.mine.classes[c].shape.size * n for c, n in bundle.members)
 
     # --- tearing ----------------------------------------------------------
 
@@ -170,13 +170,13 @@ class GuessTarget:
 
     def _item(self, i: int) -> Item:
         """What a bundle takes."""
-        rows, tearable = self.rows, self._tearable(i)
-        classes, times = map(list, zip(*self.bundles[i].members, strict=True))
+        rows, tearable, bundle = self.rows, self._tearable(i), self.bundles[i]
+        classes, times = map(list, zip(*bundle.members, strict=True))
         return Item(
             times @ rows.times[classes],
             times @ rows.takes[classes],
             times @ rows.small.takes[classes],
-            round(rows.unit * (TORN + TORN_SHARE * self.size(i))) if tearable else self._firm,
+            round(rows.unit * (TORN + TORN_SHARE * self.size(bundle))) if tearable else self._firm,
             tearable,
         )
 
