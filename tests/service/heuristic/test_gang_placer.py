@@ -141,3 +141,9 @@ def test_the_first_domains_for_groups_together_are_those_of_the_whole_list() -> 
     assert racks == ["r0", "r3", "r6", "r9"]
     for most in range(1, 6):
         assert mine.candidates(tree, tree.required, EVERYWHERE, most) == every[:most]
+
+
+def test_groups_together_may_use_nodes_that_only_some_of_them_fit() -> None:
+    groups = Group("a", pods=2, gpus=6), Group("b", pods=2, gpus=4)
+    (nodes,) = placed(Scenario("r1: x1=6 x2=6 y1=4 y2=4").gang("g", *groups, pack="rack"))
+    assert sorted(nodes) == [0, 1, 2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.block_assignment import BlockAssignment, Crowded, Pieces
 from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
+from placement_service.search.gang_pieces import GangPiece
+from placement_service.search.guess_items import Item, Items
 from placement_service.search.guess_standing import PlacedPiece, Standing
-from placement_service.search.guesses import Guess
+from placement_service.search.guesses import Begun, Guess
 from tests.scenario import Group, Scenario
 from tests.service.search.blocks import counted
 
@@ -45,7 +48,9 @@ def parts(mine: BlockProblem, guess: Guess) -> Counter[Kind]:
 
 
 @pytest.mark.parametrize("seed", [2, 5, 6, 10])
-def test_where_no_guess_has_all_gangs_whole_some_are_torn(seed: int) -> None:
+def test_where_no_guess_has_all_gangs_whole_some_are_torn(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshot = scattered(seed)
     state = counted(snapshot)
     mine = BlockProblem(state)
@@ -62,7 +67,16 @@ def test_where_no_guess_has_all_gangs_whole_some_are_torn(seed: int) -> None:
     assert fewer is not None
     assert len(fewer.torn) < len(found.torn)
     assert parts(mine, fewer) == parts(mine, found)
+    asked: list[bool] = []
+    again = BlockGuess.with_fewer_torn
+
+    def noted(guess: BlockGuess) -> Guess | None:
+        asked.append(True)
+        return again(guess)
+
+    monkeypatch.setattr(BlockGuess, "with_fewer_torn", noted)
     assert assign_blocks(state)
+    assert asked
     assert state.packs
     assignments = to_solution(state.problem, state.plan).assignments
     assert not verify(snapshot, Policy(), name_pods(snapshot, assignments))
@@ -83,6 +97,63 @@ def test_a_gang_that_was_torn_in_vain_is_whole_again() -> None:
     assert not fewer.torn
     assert sum(fewer.whole.values()) == 3
     assert guess.with_fewer_torn() is None
+
+
+def test_while_a_gang_becomes_whole_again_all_others_stay() -> None:
+    scenario = Scenario(" | ".join(f"b{i}/r{i}: x{i}=8 y{i}=8" for i in range(8)))
+    for i in range(8):
+        # Of unlike priority, so that each has its place.
+        scenario = scenario.gang(f"g{i}", Group("pod", pods=2, gpus=8), prefer="block", priority=i)
+    mine = BlockProblem(counted(scenario.snapshot()))
+    guess = BlockGuess(mine)
+    guess.target.advise(Torn(gangs=(GangIdx(0),), places={}))
+    found = guess.strict(5)
+    fewer = guess.with_fewer_torn()
+    assert found is not None
+    assert fewer is not None
+    assert len(found.whole) == 7
+    assert found.whole <= fewer.whole
+
+
+def torn_in(*, tear: Sequence[Crowded] = (), cut: Sequence[Crowded]) -> tuple[Standing, Begun]:
+    """What becomes of two gangs, one in each block, and a piece, where blocks hold too much."""
+    scenario = Scenario("b1/r1: a1=8 a2=8 | b2/r2: c1=8 c2=8")
+    for name in "xy":
+        scenario = scenario.gang(name, Group("pod", pods=2, gpus=8), prefer="block")
+    guess = BlockGuess(BlockProblem(counted(scenario.snapshot())))
+    begun = guess.target.begin()
+    standing = Standing({0: np.array([1, 1])}, {}, [PlacedPiece(0, [], 0)], 1, tear=tear, cut=cut)
+    assert guess._tear_in(standing, begun)
+    return standing, begun
+
+
+def test_what_is_torn_no_longer_stands_where_it_was() -> None:
+    standing, begun = torn_in(tear=[Crowded(0, 1, 0)], cut=[Crowded(0, 0, 1)])
+    assert standing.bundles[0].tolist() == [1, 0]
+    assert len(begun.torn) == 1
+    assert len(standing.pieces) == 1
+
+
+def test_where_only_pieces_leave_room_another_one_goes_where_most_is() -> None:
+    standing, begun = torn_in(cut=[Crowded(0, 0, 1)])
+    assert standing.bundles[0].tolist() == [1, 1]
+    assert not begun.torn
+    assert standing.pieces == [PlacedPiece(0, [], 0), PlacedPiece(0, [], 1)]
+
+
+def test_what_has_no_block_is_placed_anew() -> None:
+    item = Item(np.array([1]), np.array([1]), np.array([0]), cost=1, tearable=False)
+    pieces = [GangPiece(0, []), GangPiece(0, [])]
+    items = Items([], [], pieces, [item, item], [1, 1])
+    standing = Standing({}, {}, [PlacedPiece(0, [], 1), PlacedPiece(0, [], 2)], torn=1)
+    assert standing.count(items, 2).tolist() == [[0, 1, 0], [0, 0, 0]]
+
+
+def test_a_gang_that_takes_nothing_scarce_leaves_no_room() -> None:
+    takes, room = np.array([[1, 0], [0, 3]]), np.array([[4, 2], [4, 9]])
+    search = BlockAssignment(takes, room, np.array([9, 9]), seed=1)
+    search.begin(np.array([[1, 0, 0], [1, 0, 0]]))
+    assert search.crowded(np.array([True, False])) == []
 
 
 def test_of_a_block_that_holds_too_much_the_largest_gang_that_leaves_room_is_named() -> None:
