@@ -19,7 +19,6 @@ import signal
 import threading
 import traceback
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
@@ -216,9 +215,11 @@ class _Computation:
 
     def _read(self, question: questions.Question) -> Request:
         """The request of a question, of which the edge is told what is held now."""
-        self._request_digest = content.text(sha256(self._job.request).digest())
+        self._request_digest = content.text(question.digest)
         self._question = question
-        # The edge needs it for the next request, and gets it with the first answer to this one.
+        # The edge needs these for a dump and the next request, and gets them with the first answer
+        # to this one.
+        self._channel.add(Kind.NAMED, question.digest)
         self._channel.add(Kind.HELD, b"".join(self._held.digests()))
         return question.request
 

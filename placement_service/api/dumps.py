@@ -57,23 +57,25 @@ class Dumps:
     def save(
         self,
         request: bytes | memoryview,
+        digest: bytes = b"",
         told: Sequence[bytes] = (),
         whole: Callable[[Sequence[bytes], bytes], bytes] = whole_request,
     ) -> str:
         """Saves a request in the background; returns the file's name, "" for none.
 
+        `digest` is that of the request, empty for one that could not be read: its bytes name it.
         `told` are the requests that its base is made from, a whole one first, and `whole`
         makes one of all.
         """
         if self._folder is None:
             return ""
-        digest = hashlib.sha256(request).hexdigest()[:16]
+        start = (digest or hashlib.sha256(request).digest()).hex()[:16]
         with self._lock:
-            known = self._saved.get(digest)
+            known = self._saved.get(start)
             if known is not None:
                 return known
-            name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{digest}.binpb"
-            self._saved[digest] = name
+            name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{start}.binpb"
+            self._saved[start] = name
             while len(self._saved) > self._maximum:
                 del self._saved[next(iter(self._saved))]
         copy = bytes(request)

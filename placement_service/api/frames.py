@@ -2,10 +2,10 @@
 
 The edge sends each snapshot that the process lacks as a `SNAPSHOT`, then a `JOB`, and `CANCEL` when
 nobody waits for it any longer. The compute process sends `READY` once, and `WARM` when its solver
-is ready. For each job it sends `HELD` together with the first frame after it was read, any number
-of `PROGRESS`, `BEST`, `STAGE` and `DEFECT`, then exactly one of `DONE`, `REFUSED`, `FAILED` and
-`CANCELLED`. `LOG` may come at any time, `WHOLE` after a job. Nothing is pickled: a compute process
-reads data from outside, so the edge trusts only its lengths.
+is ready. For each job it sends `NAMED` and `HELD` together with the first frame after it was read,
+any number of `PROGRESS`, `BEST`, `STAGE` and `DEFECT`, then exactly one of `DONE`, `REFUSED`,
+`FAILED` and `CANCELLED`. `LOG` may come at any time, `WHOLE` after a job. Nothing is pickled: a
+compute process reads data from outside, so the edge trusts only its lengths.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Kind(IntEnum):
     """A digest that is held, and a request that tells its snapshot as a whole."""
     STAGE = 17
     """A stage that is over, and its times (`stage_frame`)."""
+    NAMED = 18
+    """The digest of the request."""
 
 
 class Standing(IntEnum):

@@ -24,9 +24,13 @@ from placement_service.entities.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request, and what the answer says besides: digests, and warnings about objects."""
+    """A request, and what the answer says besides: digests, and warnings about objects.
+
+    `digest` is that of the request.
+    """
 
     request: Request
+    digest: bytes
     snapshot_digest: str
     warnings: tuple[str, ...] = ()
     objects_digest: str = ""
@@ -60,9 +64,10 @@ def read(call: Call, told: bytes, held: Held) -> Question:
 
 
 def snapshot(message: ComputePlacementRequest, held: Held) -> Question:
-    """The question in a message; raises as `read` does."""
+    """The question in a message, which loses its snapshot; raises as `read` does."""
     request, version = held.read(message)
-    return Question(request, content.text(version.digest))
+    digest = content.request_digest(message, version.digest)
+    return Question(request, digest, content.text(version.digest))
 
 
 def _objects(told: bytes, held: Held) -> Question:
@@ -76,6 +81,7 @@ def _objects(told: bytes, held: Held) -> Question:
     held.keep(asked.version)
     return Question(
         request,
+        content.request_digest(asked.message, version.digest),
         content.text(version.digest),
         asked.warnings,
         content.text(asked.version.digest),

@@ -75,6 +75,8 @@ class RunningCall:
     #: The digest of the snapshot that it is based on, and the requests that this is made from.
     base: bytes | None = None
     told: Sequence[bytes] = field(default=(), init=False)
+    #: The digest of the request, empty until it was read.
+    digest: bytes = field(default=b"", init=False)
     best: bytes | None = field(default=None, init=False)
     #: The answer that nothing is placed, for when time ends before the request is read.
     bare: bytes | None = field(default=None, init=False)

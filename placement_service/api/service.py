@@ -331,6 +331,8 @@ class PlacementCalls:
             match frame.kind:
                 case Kind.PROGRESS:
                     call.tell(body)
+                case Kind.NAMED:
+                    call.digest = body
                 case Kind.HELD:
                     await self._keep(call, body)
                 case Kind.BEST:
@@ -376,13 +378,13 @@ class PlacementCalls:
         if call.method.call not in PLACEMENT_CALLS:
             return
         if self._settings.dumps == "always":
-            call.dump = self._dumps.save(call.question, call.told)
+            call.dump = self._dumps.save(call.question, call.digest, call.told)
         self._dumps.answer(call.dump, answer, call.method.placement)
 
     def _defect(self, call: RunningCall, what: str) -> str:
         self._metrics.defects.inc()
         whole = whole_request_of(call.method.call)
-        name = call.dump = self._dumps.save(call.question, call.told, whole)
+        name = call.dump = self._dumps.save(call.question, call.digest, call.told, whole)
         logger.error("defect: %s; dump %r: %s", call.title, name, what)
         return name
 

@@ -1,4 +1,4 @@
-"""The content of a snapshot, and its digest (see `Placement.snapshot_digest` in the protos).
+"""The content of a snapshot, its digest and that of a request (see the protos, in `Placement`).
 
 Content is a list of entries, such as nodes or running pods, in the order of their names, each with
 its canonical encoding. The cost of a change grows with what has changed, plus a copy of two lists.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
+from placement.v1 import ComputePlacementRequest
 from placement_service.api.envelope import framed
 
 _HASH = 32
@@ -105,6 +106,18 @@ class Entries:
 def digest(nodes: Entries, pods: Entries) -> bytes:
     """The digest of a snapshot."""
     return sha256(sha256(nodes.hashes).digest() + sha256(pods.hashes).digest()).digest()
+
+
+def request_digest(message: ComputePlacementRequest, snapshot: bytes) -> bytes:
+    """The digest of a request: of the snapshot that it is about, by its digest, and of all that
+    the message says beside it. The message loses its nodes, running pods and base.
+    """
+    message.ClearField("base")
+    del message.snapshot.nodes[:], message.snapshot.pods[:]
+    # A message that tells of a change alone may have none.
+    message.snapshot.SetInParent()
+    message.DiscardUnknownFields()
+    return sha256(snapshot + message.SerializeToString(deterministic=True)).digest()
 
 
 def text(raw: bytes) -> str:

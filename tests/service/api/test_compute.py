@@ -44,14 +44,14 @@ def frames_of(call: Call, content: bytes, *, largest: int = 10**6, **broken: Any
 def test_each_better_answer_is_handed_out_before_the_last() -> None:
     found = frames_of(Call.COMPUTE_PLACEMENT, message().SerializeToString())
     kinds = [kind for kind, _ in found]
-    assert kinds == [Kind.HELD, Kind.BEST, Kind.BEST, Kind.SUMMARY, Kind.DONE]
+    assert kinds == [Kind.NAMED, Kind.HELD, Kind.BEST, Kind.BEST, Kind.SUMMARY, Kind.DONE]
     assert [Standing(content[0]) for kind, content in found if kind is Kind.BEST] == [
         Standing.NOTHING,
         Standing.PROVEN,
     ]
-    assert found[3][1].startswith(b"optimal\n3 nodes, 1 gangs, 2 bindings")
-    nothing, best = (ComputePlacementResponse.FromString(content[1:]) for _, content in found[1:3])
-    last = ComputePlacementResponse.FromString(found[4][1])
+    assert found[4][1].startswith(b"optimal\n3 nodes, 1 gangs, 2 bindings")
+    nothing, best = (ComputePlacementResponse.FromString(content[1:]) for _, content in found[2:4])
+    last = ComputePlacementResponse.FromString(found[5][1])
     assert len(nothing.placement.bindings) == 0
     assert best.placement.bindings == last.placement.bindings
 

@@ -13,12 +13,14 @@ import pytest
 from placement.v1 import (
     ClusterSnapshot,
     ComputePlacementRequest,
+    ExplainGangRequest,
     Node,
     Placement,
     Resources,
     SnapshotBase,
     StreamPlacementRequest,
 )
+from placement.v1.planning_pb2_grpc import PlanningServiceStub
 from placement_service.api.wire.requests import parse_request, request_to_proto
 from tests.service.api.serving import Running, details, running
 from tests.service.questions import GPU, message, open_snapshot, request
@@ -79,6 +81,29 @@ def test_what_has_changed_is_enough(service: Running) -> None:
     # A version never changes: it can be asked about again.
     again = service.compute(since(first))
     assert (where(again), again.snapshot_digest) == (where(first), first.snapshot_digest)
+
+
+def test_a_question_has_one_digest_however_it_was_sent(service: Running) -> None:
+    first = service.compute(whole(0, 0, 0))
+    told = service.compute(since(first, node(0, 8), gone=("nodes/n1",)))
+    whole_one = whole(8, 0, 0)
+    del whole_one.snapshot.nodes[1]
+    whole_one.snapshot.nodes.reverse()
+    assert service.compute(whole_one).request_digest == told.request_digest
+    asked = ExplainGangRequest(question=since(first), gang=whole().gangs[0].name)
+    stub = PlanningServiceStub(service.channel)
+    assert stub.ExplainGang(asked, timeout=60).request_digest == first.request_digest
+    # Also where a change says nothing of a snapshot.
+    bare = ComputePlacementRequest(gangs=whole().gangs)
+    bare.base.digest = first.snapshot_digest
+    direct = ComputePlacementRequest(gangs=whole().gangs)
+    direct.snapshot.nodes.extend(whole(0, 0, 0).snapshot.nodes)
+    assert service.compute(bare).request_digest == service.compute(direct).request_digest
+    others = [since(first), since(first), since(first, node(0, 1))]
+    others[0].label = "another"
+    others[1].policy.deterministic = True
+    digests = {service.compute(other).request_digest for other in others}
+    assert len(digests | {first.request_digest, told.request_digest}) == 5
 
 
 def test_a_stream_has_sessions_too(service: Running) -> None:
@@ -144,8 +169,10 @@ def test_a_dump_of_changes_holds_the_whole(tmp_path: Path) -> None:
         first = service.compute(question)
         del changes.snapshot.nodes[:]
         changes.base.digest = first.snapshot_digest
-        service.compute(changes)
+        answer = service.compute(changes)
         wait_until(lambda: bool(list((tmp_path / "dumps").glob("2*.binpb"))), "a dump is there")
     (dump,) = (tmp_path / "dumps").glob("*[0-9a-f].binpb")
+    digits = answer.request_digest.removeprefix("sha256:")
+    assert dump.stem.endswith(f"-{digits[:16]}")
     replayed = ComputePlacementRequest.FromString(dump.read_bytes())
     assert parse_request(replayed) == request(open_snapshot(2, pods=3))

@@ -405,8 +405,12 @@ type Placement struct {
 	// evictions are running pods that have to go before the bindings are applied,
 	// in order of pod gang and pod name. Empty unless the policy allows them.
 	Evictions []*Eviction `protobuf:"bytes,8,rep,name=evictions,proto3" json:"evictions,omitempty"`
-	// request_digest names the request by its content, "sha256:" and 64 digits.
-	// It names the saved request that replays this answer.
+	// request_digest names the request by its content, "sha256:" and 64
+	// hexadecimal digits. It covers all nodes and running pods and each other field
+	// of the request but the base, so the same question has the same digest, whole or
+	// as changes to a base. Opaque, and another one where the service has other fields.
+	// It names the saved request that replays this answer. Empty in an answer that
+	// left before the request was read.
 	RequestDigest string `protobuf:"bytes,9,opt,name=request_digest,json=requestDigest,proto3" json:"request_digest,omitempty"`
 	// snapshot_digest names the nodes and running pods that were answered by their
 	// content, for SnapshotBase.digest: "sha256:" and 64 hexadecimal digits. Callers

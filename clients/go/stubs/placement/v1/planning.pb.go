@@ -581,7 +581,7 @@ type ExplainGangResponse struct {
 	Remedies []*Remedy `protobuf:"bytes,2,rep,name=remedies,proto3" json:"remedies,omitempty"`
 	// elapsed is what finding the remedies took, without the plan.
 	Elapsed *durationpb.Duration `protobuf:"bytes,3,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	// request_digest names the request, as Placement.request_digest does.
+	// request_digest names the question, as Placement.request_digest does.
 	RequestDigest string `protobuf:"bytes,4,opt,name=request_digest,json=requestDigest,proto3" json:"request_digest,omitempty"`
 	// snapshot_digest names the nodes and running pods, as
 	// Placement.snapshot_digest does.
@@ -1417,7 +1417,7 @@ type ComputeCapacityResponse struct {
 	Rows []*FrontierRow `protobuf:"bytes,4,rep,name=rows,proto3" json:"rows,omitempty"`
 	// elapsed is what counting took, without the plan before it.
 	Elapsed *durationpb.Duration `protobuf:"bytes,5,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	// request_digest names the request, as Placement.request_digest does.
+	// request_digest names the question, as Placement.request_digest does.
 	RequestDigest string `protobuf:"bytes,6,opt,name=request_digest,json=requestDigest,proto3" json:"request_digest,omitempty"`
 	// snapshot_digest names the nodes and running pods, as
 	// Placement.snapshot_digest does.
@@ -1720,7 +1720,7 @@ type ComputeRepackingResponse struct {
 	Pods *Amount `protobuf:"bytes,3,opt,name=pods,proto3" json:"pods,omitempty"`
 	// elapsed is what finding the moves took.
 	Elapsed *durationpb.Duration `protobuf:"bytes,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	// request_digest names the request, as Placement.request_digest does.
+	// request_digest names the question, as Placement.request_digest does.
 	RequestDigest string `protobuf:"bytes,5,opt,name=request_digest,json=requestDigest,proto3" json:"request_digest,omitempty"`
 	// snapshot_digest names the nodes and running pods, as
 	// Placement.snapshot_digest does.
