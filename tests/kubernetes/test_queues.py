@@ -296,6 +296,45 @@ def test_a_gang_whose_waiting_pods_name_several_queues_is_refused() -> None:
     assert of({f"{QUOTA}name": "a"}) == []
 
 
+@pytest.mark.parametrize("how", ["PodGroup", "annotations"])
+def test_each_pod_of_koordinator_is_in_its_own_quota(how: str) -> None:
+    mine, label = "gang.scheduling.koordinator.sh/", f"{QUOTA}name"
+
+    def of(*quotas: str, **spec: Any) -> Any:
+        notes = {f"{mine}name": "g", f"{mine}min-available": "2"}
+        bodies = [
+            pod(name, labels={label: q} if q else {}, metadata={"annotations": notes}, **spec)
+            for name, q in zip("xyz", quotas, strict=False)
+        ]
+        if how == "PodGroup":
+            # Its own label says nothing.
+            version = "scheduling.sigs.k8s.io/v1alpha1"
+            metadata = {"labels": {label: "a"}}
+            spec_of_group = {"minMember": 2}
+            bodies.append(
+                thing("PodGroup", version, "g", namespace="ml", metadata=metadata,
+                      spec=spec_of_group)
+            )  # fmt: skip
+        default = quota("koordinator-default-quota", namespace="koordinator-system")
+        return translated(node("n1"), quota("a"), quota("b"), default, *bodies)
+
+    def refused(*quotas: str) -> list[str]:
+        return list(of(*quotas).request.gangs[0].unsupported)
+
+    assert refused("a", "b") == ["pods in several queues: a, b"]
+    assert refused("a", "") == ["pods in several queues: a, koordinator-default-quota"]
+    assert refused("b", "b") == []
+    assert of("b", "b").request.gangs[0].queue == "queues/b"
+    assert of("", "").request.gangs[0].queue == "queues/koordinator-default-quota"
+    # As where a quota is not there.
+    assert of("gone", "").request.gangs[0].queue == "queues/koordinator-default-quota"
+    runs = of("a", "b", nodeName="n1")
+    assert list(runs.request.gangs[0].unsupported) == []
+    assert said(runs.warnings) == (
+        "PodGroup ml/g: its pods name several queues (a, b): all that run count in a",
+    )
+
+
 def test_a_queue_of_kai_does_not_serve_the_namespace_of_its_name() -> None:
     assert only_gang(kai_queue("ml"), *gang_in({})).queue == ""
 

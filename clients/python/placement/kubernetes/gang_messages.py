@@ -69,9 +69,16 @@ class GangMessages:
             labels = gang_labels(gang)
             problems += _wrong_texts(gang)
             warnings += _unknown_words(gang, labels, members)
+            own = {} if gang.pods_name_queues else labels
             queue = self._queues.of(
-                gang.object.namespace, (labels, *(pod.labels for pod in members)), gang.queue
+                gang.object.namespace, (own, *(pod.labels for pod in members)), gang.queue
             )
+            there = [pod for pod in members if not pod.terminating]
+            unlike = self._unlike_queues(gang, own, there)
+            waits = any(not pod.node for pod in there)
+            if unlike and any(pod.node for pod in there):
+                text = f"its pods name several queues ({unlike}): all that run count in {queue}"
+                warnings.append(gang.object.problem("", text))
             message = v1.PodGang(
                 name=gang.resource_name,
                 priority=priority,
@@ -84,7 +91,7 @@ class GangMessages:
                     *refusal,
                     *gang.unsupported,
                     *_unsupported(gang, members),
-                    *self._unlike_queues(gang, labels, members),
+                    *([f"pods in several queues: {unlike}"] if unlike and waits else []),
                 ],
                 queue=f"queues/{queue}" if queue else "",
                 not_preemptible=not _is_preemptible(gang, labels, members, priority),
@@ -148,17 +155,15 @@ class GangMessages:
             gated_count=gated,
         )
 
-    def _unlike_queues(
-        self, gang: Gang, labels: Mapping[str, str], members: Iterable[Pod]
-    ) -> list[str]:
-        """A gang is in one queue, so the limits of others that its pods name would not hold."""
+    def _unlike_queues(self, gang: Gang, labels: Mapping[str, str], there: Iterable[Pod]) -> str:
+        """The queues that the pods of a gang name, where they are several: a gang is in one, so
+        the limits of the others would not hold. `labels` are those that say where the gang is.
+        """
         here = gang.object.namespace
-        there = [pod for pod in members if not pod.terminating]
-        alone = gang.queue or self._queues.named(here, labels) or all(pod.node for pod in there)
-        if alone or not self._queues:
-            return []
-        names = {name for pod in there if (name := self._queues.named(here, pod.labels))}
-        return [f"pods in several queues: {', '.join(sorted(names))}"] if len(names) > 1 else []
+        if gang.queue or self._queues.named(here, labels) or not self._queues:
+            return ""
+        names = self._queues.named_by_pods(here, [pod.labels for pod in there])
+        return ", ".join(names) if len(names) > 1 else ""
 
     def _named_bases(self, gang: Gang) -> list[str]:
         labels = (pod.labels.get(BASE_POD_GANG) for pod in gang.members(self._pods))

@@ -36,8 +36,9 @@ class Gang:
 
     `queue`, `preemptible` and `priority_class` are what the gang itself says; empty or None
     where it says nothing. `fixed_from` is the priority from which a gang that says nothing is
-    not preemptible. `parts` names the gangs that make it up, where their scheduler knows
-    several that only run together. `unsupported` names what cannot be honoured.
+    not preemptible. With `pods_name_queues` labels of its object name no queue, only those of its
+    pods. `parts` names the gangs that make it up, where their scheduler knows several that only
+    run together. `unsupported` names what cannot be honoured.
     """
 
     object: Object
@@ -49,6 +50,7 @@ class Gang:
     terminating: bool = False
     reuses: Key | None = None
     queue: str = ""
+    pods_name_queues: bool = False
     preemptible: bool | None = None
     fixed_from: int | None = None
     created: datetime | None = None

@@ -212,6 +212,7 @@ def _gangs(
                 created=created,
                 terminating=not metadata.get("deletionTimestamp").absent,
                 parts=tuple(p.object.key for p in together),
+                pods_name_queues=True,
                 unsupported=(*unsupported, *refused),
             )
         )

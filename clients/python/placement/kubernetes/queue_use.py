@@ -37,7 +37,8 @@ def count_use(
             continue
         gang = leaving.get(pod.key)
         said = [pod.labels] if gang is None else [gang_labels(gang), pod.labels]
-        queue = queues.of(pod.namespace, said, "" if gang is None else gang.queue)
+        naming = said if gang is None or not gang.pods_name_queues else [pod.labels]
+        queue = queues.of(pod.namespace, naming, "" if gang is None else gang.queue)
         if queue:
             preemptible = None if gang is None else gang.preemptible
             if preemptible is None:

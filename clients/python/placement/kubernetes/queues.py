@@ -7,13 +7,14 @@ Queue; each has a module that reads it (`kai_queues`, `elastic_quotas`, `kueue_q
 their names; when two kinds use one name, that is a problem.
 
 The queue of a gang is what its object names, else a label of it, else of its pods; else the
-ElasticQuota named as the namespace, one that lists it, or Koordinator's default. In an input
-without queues all this has no effect, and a warning says so.
+ElasticQuota named as the namespace, one that lists it, or Koordinator's default, which also stands
+for a quota that is not there. In an input without queues all this has no effect, and a warning says
+so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -137,12 +138,23 @@ class Queues:
 
     def named(self, namespace: str, labels: Mapping[str, str]) -> str:
         """The queue that labels name, empty for none."""
-        for label in (KAI_LABEL, QUOTA_LABEL):
-            if labels.get(label):
-                return labels[label]
+        if labels.get(KAI_LABEL):
+            return labels[KAI_LABEL]
+        if quota := labels.get(QUOTA_LABEL):
+            unknown = quota not in self._queues and DEFAULT_QUOTA in self._queues
+            return DEFAULT_QUOTA if unknown else quota
         if local := labels.get(KUEUE_LABEL):
             return self._local.get((namespace, local), f"{namespace}.{local}")
         return ""
+
+    def named_by_pods(self, namespace: str, pods: Sequence[Mapping[str, str]]) -> list[str]:
+        """The queues that pods with these labels name. Where one names a quota, those that name
+        nothing are in one, too.
+        """
+        names = {self.named(namespace, labels) for labels in pods}
+        if "" in names and any(labels.get(QUOTA_LABEL) for labels in pods):
+            names.add(self.of(namespace, ()) or DEFAULT_QUOTA)
+        return sorted(names - {""})
 
     def count(self, queue: str, requests: Amounts, *, preemptible: bool) -> None:
         """Notes that a pod that is in no gang of the request runs in a queue."""
