@@ -363,19 +363,6 @@ def test_a_reader_that_has_enough_is_no_error(cluster: str, server: ScriptedServ
         assert process.wait(LONG) == 0
 
 
-def test_what_the_service_saved_is_neither_an_answer_nor_read_with_other_files(
-    call: Call, cluster: str, tmp_path: Path
-) -> None:
-    saved = tmp_path / "saved.binpb"
-    saved.write_bytes(b"\n\xc6\xff")
-    done = call("diff", str(saved), str(saved))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{saved}: is not an answer of `placementctl plan -o json`" in done.stderr
-    done = call("plan", "-f", cluster, str(saved))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{saved}: is a saved request, which is read without other files" in done.stderr
-
-
 # --- expand -----------------------------------------------------------------------------------
 
 

@@ -5,7 +5,6 @@ problems end the command.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,16 +12,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
-
-from google.protobuf import json_format
-from google.protobuf.message import DecodeError
 
 from placement.cli.failures import Failure, Status, warn, wrong_input
 from placement.cli.option_values import GangName
 from placement.cli.options import Source, WhatIf
 from placement.cli.policy import EVICTIONS, read_policy
+from placement.cli.saved import saved_alone
 from placement.kubernetes import (
     InputError,
     Objects,
@@ -33,15 +31,14 @@ from placement.kubernetes import (
     translate,
     whole_of,
 )
-from placement.kubernetes.bounded_files import read_file
+from placement.kubernetes.bounded_files import read_stream
 from placement.kubernetes.loading import files_in
 from placement.kubernetes.reading import At
 from placement.kubernetes.spoken_levels import asked_domain, asked_level
 from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
-from placement.pod_templates import put_templates_inside
-from placement.v1 import ComputePlacementRequest, Placement, Policy
+from placement.v1 import ComputePlacementRequest, Policy
 
 if TYPE_CHECKING:
     from placement.cli.live import Found
@@ -96,7 +93,15 @@ def read_question(
         chosen = read_policy(policy) if policy else chosen
     except InputError as error:
         problems += error.problems
-    question = _saved(source) or _objects(source, problems, stdin)
+    if tuple(source.files) == ("-",) and stdin is not None:
+        stdin = _rewindable(stdin)
+    saved = None if source.live else saved_alone(source.files, stdin)
+    question: Question | None
+    if saved is not None:
+        request, origin = saved
+        question = Question(request, (), origin, levels_of(request, ()))
+    else:
+        question = _objects(source, problems, stdin)
     if problems:
         raise wrong_input(*problems)
     assert question is not None
@@ -188,49 +193,6 @@ def find_gang(question: Question, gang: GangName) -> str:
         raise wrong_input(error) from error
 
 
-def read_saved(path: str) -> ComputePlacementRequest | None:
-    """The request in a file that the service saved; None when it holds something else.
-
-    Raises ValueError when it is a request with mistakes, OSError when it cannot be read.
-    """
-    content = read_file(path)
-    if path.endswith(".binpb"):
-        try:
-            request = ComputePlacementRequest.FromString(content)
-        except DecodeError as error:
-            raise ValueError("is not a saved request") from error
-        put_templates_inside(request)
-        return request
-    if not content.lstrip().startswith(b"{"):
-        return None
-    try:
-        body = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    if "kind" in body or not {"snapshot", "gangs"} & body.keys():
-        return None
-    try:
-        request = json_format.ParseDict(body, ComputePlacementRequest())
-    except json_format.ParseError as error:
-        raise ValueError(f"is not a saved request: {' '.join(str(error).split())}") from error
-    put_templates_inside(request)
-    return request
-
-
-def read_saved_answer(path: str) -> Placement | None:
-    """The answer that the service saved beside a request; None when there is none.
-
-    Raises ValueError when it is none, OSError when it cannot be read.
-    """
-    beside = Path(f"{path.removesuffix('.binpb')}.answer.binpb")
-    if not (path.endswith(".binpb") and beside.exists()):
-        return None
-    try:
-        return Placement.FromString(beside.read_bytes())
-    except DecodeError as error:
-        raise ValueError(f"{beside.name} beside it is no answer") from error
-
-
 def read_objects(
     files: Sequence[str], *, stdin: IO[bytes] | None = None, strict: bool = False
 ) -> tuple[Objects, tuple[Problem, ...]]:
@@ -268,21 +230,6 @@ def standard_input() -> IO[bytes] | None:
     return sys.stdin.buffer if sys.stdin else None
 
 
-def _saved(source: Source) -> Question | None:
-    if len(source.files) > 1 and (alone := [f for f in source.files if f.endswith(".binpb")]):
-        raise wrong_input(f"{alone[0]}: is a saved request, which is read without other files")
-    if source.live or len(source.files) != 1 or not Path(source.files[0]).is_file():
-        return None
-    (path,) = source.files
-    if not path.endswith((".json", ".binpb")):
-        return None
-    try:
-        request = read_saved(path)
-    except (OSError, ValueError) as error:
-        raise wrong_input(f"{path}: {error}") from error
-    return None if request is None else Question(request, (), path, levels_of(request, ()))
-
-
 def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -> Question | None:
     warnings: tuple[Problem, ...] = ()
     as_of = source.as_of
@@ -313,6 +260,14 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
         translation.parts,
         translation.own_levels,
     )
+
+
+def _rewindable(stdin: IO[bytes]) -> IO[bytes]:
+    """Standard input, as it may be read twice."""
+    try:
+        return BytesIO(read_stream(stdin))
+    except ValueError as error:
+        raise wrong_input(f"<stdin>: {error}") from error
 
 
 def _named_levels(objects: Objects) -> list[str]:

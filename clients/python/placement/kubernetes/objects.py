@@ -52,6 +52,10 @@ _LAST_COUNTS: Final = frozenset(
 #: Kinds whose manifests often leave the end of the name to the server.
 _MAY_BE_GENERATED: Final = frozenset({*kinds.PLAIN, kinds.JOB_SETS, kinds.VOLCANO_JOBS})
 
+#: Fields of a placement request, and what is told of one among objects.
+_OF_REQUESTS: Final = frozenset({"snapshot", "gangs"})
+_REQUEST: Final = "is a placement request, no Kubernetes object: it is read alone, as JSON"
+
 #: Fields that only a server writes.
 _WRITTEN_BY_SERVERS: Final = ("metadata", "status")
 
@@ -190,6 +194,9 @@ def collect(
             continue
         name = body.get("kind")
         version = body.get("apiVersion")
+        if is_request(body):
+            noted.append(Problem(file, title, "", _REQUEST))
+            continue
         missing = [
             Problem(file, title, field, "must be a text" if value else "is missing")
             for field, value in (("kind", name), ("apiVersion", version))
@@ -266,6 +273,11 @@ class _Slips:
                 text = f" ({more} more like it)" if more else ""
                 result.append(Problem(first.file, first.object, first.field, first.message + text))
         return result
+
+
+def is_request(body: object) -> bool:
+    """Whether a parsed file holds a request of the service instead of an object."""
+    return isinstance(body, dict) and "kind" not in body and not _OF_REQUESTS.isdisjoint(body)
 
 
 def is_name(text: object) -> bool:

@@ -45,7 +45,7 @@ def command(dump: str, answer: str | None, service: Service, output: str) -> Non
     from placement.cli.answer import answer as as_data
     from placement.cli.answers import read_answer
     from placement.cli.policy import read_policy
-    from placement.cli.reading import read_saved, read_saved_answer
+    from placement.cli.saved import read_saved, read_saved_answer
     from placement.kubernetes import InputError
     from placement.planning.replay import compare
 
