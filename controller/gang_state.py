@@ -32,7 +32,7 @@ class Lifecycle(StrEnum):
     WAITING = "waiting"
     """Too few pods exist without gates: binding them would not meet the minimum."""
     PENDING = "pending"
-    """Pods wait for a place, and with them the minimum can be met."""
+    """Pods wait for a place, and with them the minimum can be met; or the minimum is a mistake."""
     SETTLED = "settled"
     """The minimum runs, and nothing waits."""
 
@@ -53,7 +53,8 @@ class GroupState:
 
     @property
     def is_met(self) -> bool:
-        return self.bound >= self.minimum
+        # A negative minimum is a mistake, and nothing is enough for it.
+        return 0 <= self.minimum <= self.bound
 
     @property
     def could_be_met(self) -> bool:
@@ -78,12 +79,12 @@ class GangState:
     @property
     def runs(self) -> bool:
         """Whether the minimum of every group is bound and ready."""
-        return all(group.ready >= group.minimum for group in self.groups)
+        return self.is_met and all(group.ready >= group.minimum for group in self.groups)
 
     @property
     def is_half_bound(self) -> bool:
         """Whether some pods are bound, but too few."""
-        return self.bound > 0 and not self.is_met
+        return self.bound > 0 and any(group.bound < group.minimum for group in self.groups)
 
     @property
     def has_lost(self) -> bool:
@@ -230,4 +231,5 @@ def _lifecycle(gang: Body, groups: Iterable[GroupState], *, ours: bool) -> Lifec
         return Lifecycle.UNINITIALIZED
     if not all(group.could_be_met for group in groups):
         return Lifecycle.WAITING
-    return Lifecycle.PENDING if any(group.free for group in groups) else Lifecycle.SETTLED
+    settled = all(group.is_met and not group.free for group in groups)
+    return Lifecycle.SETTLED if settled else Lifecycle.PENDING

@@ -102,8 +102,9 @@ def wanted_status(state: GangState, notice: Notice | None) -> GangStatus | None:
     """What a gang's status should be; None when nothing is known, or it is not ours."""
     if state.lifecycle not in _OURS:
         return None
-    phase = "Running" if state.runs else "Starting" if state.is_met else "Pending"
-    if state.is_met:
+    refused = notice is not None and notice.reason == REFUSED
+    if state.is_met and (state.bound or not refused):
+        phase = "Running" if state.runs else "Starting"
         waiting = len(state.free)
         text = f"{state.bound} pods are bound, the minimum is {state.minimum}"
         if waiting:
@@ -113,7 +114,7 @@ def wanted_status(state: GangState, notice: Notice | None) -> GangStatus | None:
         return GangStatus(phase, True, PLACED, text, None if notice is None else notice.score)
     if notice is None or not notice.reason:
         return None
-    return GangStatus(phase, False, notice.reason, notice.message, request=notice.request)
+    return GangStatus("Pending", False, notice.reason, notice.message, request=notice.request)
 
 
 def patch(gang: Body, wanted: GangStatus, *, now: str) -> dict[str, Any] | None:

@@ -50,9 +50,18 @@ def serve_gang(
 
 
 def add_gang(
-    cluster: Cluster, name: str, *, pods: int, gpus: int = 1, scheduler: str = "placement-service"
+    cluster: Cluster,
+    name: str,
+    *,
+    pods: int,
+    gpus: int = 1,
+    scheduler: str = "placement-service",
+    minimum: int | None = None,
+    priority_class: str = "",
 ) -> None:
-    """A gang without Grove: pods, then the gang that refers to them, initialized."""
+    """A gang without Grove: pods, then the gang that refers to them, initialized. All pods are its
+    minimum, unless that is given.
+    """
     namespace = cluster.namespace
     names = [f"{name}-{index}" for index in range(pods)]
     cluster.api.create_all(
@@ -67,7 +76,7 @@ def add_gang(
     )
     group = {
         "name": "all",
-        "minReplicas": pods,
+        "minReplicas": pods if minimum is None else minimum,
         "podReferences": [{"namespace": namespace, "name": pod} for pod in names],
     }
     cluster.api.create(
@@ -76,7 +85,7 @@ def add_gang(
             "apiVersion": "scheduler.grove.io/v1alpha1",
             "kind": "PodGang",
             "metadata": {"name": name, "namespace": namespace},
-            "spec": {"podgroups": [group]},
+            "spec": {"podgroups": [group], "priorityClassName": priority_class},
         },
     )
     initialized = {

@@ -78,6 +78,15 @@ def test_a_gang_stands_as_its_pods_do() -> None:
     assert lifecycle(cache) is Lifecycle.WAITING
 
 
+def test_a_minimum_that_is_a_mistake_is_never_met() -> None:
+    wrong = gang("a")
+    wrong["spec"]["podgroups"][0]["minReplicas"] = -1
+    cache = cache_of(build.node("n1"), wrong, pod("a", node="n1"))
+    state = cache.view().states["ml", "g"]
+    assert state.lifecycle is Lifecycle.PENDING
+    assert (state.is_met, state.runs, state.is_half_bound) == (False, False, False)
+
+
 def test_without_initialized_it_is_groves_turn() -> None:
     bare = {**gang("a"), "status": {}}
     assert lifecycle(cache_of(bare, pod("a"))) is Lifecycle.UNINITIALIZED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from tests.cluster.api import POD_GANGS
 from tests.cluster.build import (
@@ -19,7 +20,7 @@ from tests.cluster.proxy import (
     count,
 )
 from tests.controller.conftest import Start
-from tests.controller.gangs import bound_of, condition, scheduled, serve_gang
+from tests.controller.gangs import add_gang, bound_of, condition, scheduled, serve_gang
 
 
 def test_a_gang_that_cannot_be_read_does_not_stop_the_others(
@@ -42,6 +43,26 @@ def test_a_gang_that_cannot_be_read_does_not_stop_the_others(
     assert "missing" in scheduled(cluster, "bad-0")["message"]
     cluster.api.apply(priority_class("missing", 1))
     cluster.wait_until(lambda: bound_of(cluster, "bad-0") == 1, "mended, it is bound as well")
+
+
+def is_refused(cluster: Cluster, gang: str) -> bool:
+    return bool(scheduled(cluster, gang).get("reason") == "Refused")
+
+
+def test_a_gang_that_is_refused_is_not_called_scheduled(cluster: Cluster, start: Start) -> None:
+    cluster.add_nodes(node("a", gpus=8))
+    add_gang(cluster, "negative", pods=2, minimum=-1)
+    add_gang(cluster, "nothing", pods=2, minimum=0, priority_class="missing")
+    add_gang(cluster, "extras", pods=2, minimum=0)
+    start()
+    for name, about in (("negative", "minReplicas"), ("nothing", "missing")):
+        cluster.wait_until(partial(is_refused, cluster, name), f"{name} is refused")
+        assert scheduled(cluster, name)["status"] == "False"
+        assert about in scheduled(cluster, name)["message"]
+        assert cluster.gangs()[name]["status"]["phase"] == "Pending"
+    cluster.wait_until(
+        lambda: scheduled(cluster, "extras").get("status") == "True", "a gang of extras is bound"
+    )
 
 
 def test_conditions_of_others_are_kept(
