@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from placement_service.entities.request import Snapshot
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind
-from placement_service.formulation.arrays import Ints, pods_that_fit
+from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.open_gangs import MUST_RUN
@@ -30,9 +31,6 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 #: Trials for one gang: of single rivals, and of putting one of several back.
 MAX_SINGLES = 4
 MAX_RETURNS = 4
-
-#: Rivals times domains that are counted apart.
-MAX_TABLE = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +50,23 @@ class _Units(NamedTuple):
     who: Ints
     nodes: Ints
     times: Ints
+
+
+class _Gains(NamedTuple):
+    """More pods that fit a domain without a rival, where there are any; `room` is how many fit each
+    domain as it is.
+    """
+
+    who: Ints
+    domains: Ints
+    more: Ints
+    room: Ints
+
+    def within(self, pin: int) -> _Gains:
+        """The same of one domain."""
+        inside = self.domains == pin
+        of_pin = np.zeros(int(inside.sum()), dtype=np.int64)
+        return _Gains(self.who[inside], of_pin, self.more[inside], self.room[[pin]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +133,7 @@ class Rivals:
         distinct, where = np.unique(keys, return_inverse=True)
         self._freed = np.zeros((len(distinct), freed.shape[1]), dtype=np.int64)
         np.add.at(self._freed, where, freed)
-        self._known: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+        self._known: dict[tuple[int, int], _Gains] = {}
         self._who, self._node = np.divmod(distinct, max(1, count))
         of_class: dict[ClassIdx, list[tuple[Ints, Ints, Ints]]] = {}
         for number, pod_class, nodes, units in pairs:
@@ -139,15 +154,18 @@ class Rivals:
 
         `lacks` are all that must come free, as far as counting can say.
         """
-        able = np.array(
-            [set(gang.rests_on).isdisjoint(r.gangs) and self._may_go([r]) for r in self._rivals],
-            dtype=bool,
-        )
+        able = self._able.copy()
+        for base in gang.rests_on:
+            able[[i for i, rival in enumerate(self._rivals) if base in rival.gangs]] = False
         enough, helps = able.copy(), np.zeros(len(able), dtype=bool)
         for lack in lacks:
-            gains, room = self._gains(headroom, lack)
-            enough &= np.any(room + gains >= lack.missing, axis=1)
-            helps |= np.any(gains, axis=1)
+            gains = self._gains(headroom, lack)
+            if not np.any(gains.room >= lack.missing):
+                freed = np.zeros(len(able), dtype=bool)
+                there = gains.room[gains.domains] + gains.more >= lack.missing
+                freed[gains.who[there]] = True
+                enough &= freed
+            helps[gains.who] = True
         singles = sorted(np.flatnonzero(enough).tolist(), key=lambda i: not helps[i])
         for i in singles[:MAX_SINGLES]:
             if self._late():
@@ -183,6 +201,11 @@ class Rivals:
                 chosen = fewer
         return chosen if self._may_go([self._rivals[i] for i in chosen]) else []
 
+    @cached_property
+    def _able(self) -> Bools:
+        """Which rivals may go, each alone."""
+        return np.array([self._may_go([rival]) for rival in self._rivals], dtype=bool)
+
     def _may_go(self, rivals: Sequence[Rival]) -> bool:
         """Whether disruption budgets let the running ones of some rivals go."""
         if not self.problem.budgets:
@@ -193,28 +216,25 @@ class Rivals:
     def _priority(self, rival: Rival) -> int:
         return max(self.problem.gangs[i].priority for i in rival.gangs)
 
-    def _gains(self, headroom: Headroom, lack: Lack) -> tuple[Ints, Ints]:
-        """More pods that fit each domain without each rival [U, D], and as it is [D]."""
-        level, pin = lack.level, lack.pin
-        of, count = headroom.regions(level)
-        if count * len(self._rivals) > MAX_TABLE:
-            level, pin = CLUSTER, -1
-            of, count = headroom.regions(level)
-        key = (lack.kind.number, level)
+    def _gains(self, headroom: Headroom, lack: Lack) -> _Gains:
+        """What each rival makes room for where something lacks."""
+        key = (lack.kind.number, lack.level)
         if key not in self._known:
+            of, count = headroom.regions(lack.level)
             row = headroom.row(lack.kind)
             after = pods_that_fit(self._residual.free[self._node] + self._freed, lack.kind.request)
             after[~lack.kind.eligible[self._node]] = 0
             more = after - row[self._node]
             domain = of[self._node]
-            inside = domain >= 0
-            size = len(self._rivals) * count
-            flat = np.bincount(self._who[inside] * count + domain[inside], more[inside], size)
-            gains = flat.astype(np.int64).reshape(len(self._rivals), count)
-            there = np.bincount(of[of >= 0], row[of >= 0], count).astype(np.int64)
-            self._known[key] = (gains, there)
-        gains, there = self._known[key]
-        return (gains[:, pin, None], there[pin, None]) if pin >= 0 else (gains, there)
+            gained = (domain >= 0) & (more != 0)
+            pairs, where = np.unique(
+                self._who[gained] * count + domain[gained], return_inverse=True
+            )
+            sums = np.bincount(where, more[gained], len(pairs)).astype(np.int64)
+            room = np.bincount(of[of >= 0], row[of >= 0], count).astype(np.int64)
+            self._known[key] = _Gains(*np.divmod(pairs, max(1, count)), sums, room)
+        gains = self._known[key]
+        return gains.within(lack.pin) if lack.pin >= 0 else gains
 
     def _place_without(self, gang: Gang, rivals: Sequence[int]) -> Units | None:
         """Where a trial places the gang when some rivals are left out."""
