@@ -19,6 +19,9 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 #: Domains tried for a part before the attempt is given up.
 TRIES = 6
 
+#: Up to so many domains it is cheaper to look up the nodes of each than to go through all nodes.
+_FEW_DOMAINS = 64
+
 
 class DemandOf(NamedTuple):
     """So many units of a pod class that one domain has to hold."""
@@ -143,15 +146,7 @@ class DomainChoice(GangUnits):
         """Which of some domains [D] have what units of several pod classes take together of each
         resource.
         """
-        of = self.problem.levels[level]
-        # The domain -1, for none, is the last place.
-        number = np.full(of.count + 1, -1, dtype=np.int64)
-        number[domains] = np.arange(len(domains))
-        of_node = number[of.domain if region.nodes is None else of.domain[region.nodes]]
-        nodes = np.flatnonzero(of_node >= 0)
-        places = of_node[nodes]
-        if region.nodes is not None:
-            nodes = region.nodes[nodes]
+        nodes, places = self._nodes_of(level, region, domains)
         able = np.logical_or.reduce([self.residual.open_row(s)[nodes] > 0 for s in units])
         nodes, places = nodes[able], places[able]
         requests = self.problem.request[list(units)]
@@ -163,6 +158,21 @@ class DomainChoice(GangUnits):
             free = self.residual.free[nodes, r]
             enough &= np.bincount(places, free, len(domains)) >= asked[r]
         return enough
+
+    def _nodes_of(self, level: int, region: Region, domains: Ints) -> tuple[Ints, Ints]:
+        """The nodes of a region in some domains, and in which of these each lies."""
+        whole = region.nodes is None or self.topology.domains(region, level) is not None
+        if whole and len(domains) <= _FEW_DOMAINS:
+            inside = [self.topology.inside(level, d) for d in domains.tolist()]
+            places = np.repeat(np.arange(len(inside)), [len(nodes) for nodes in inside])
+            return np.concatenate(inside), places
+        of = self.problem.levels[level]
+        # The domain -1, for none, is the last place.
+        number = np.full(of.count + 1, -1, dtype=np.int64)
+        number[domains] = np.arange(len(domains))
+        of_node = number[of.domain if region.nodes is None else of.domain[region.nodes]]
+        nodes = np.flatnonzero(of_node >= 0)
+        return nodes if region.nodes is None else region.nodes[nodes], of_node[nodes]
 
     def _holds_inner(self, inner: _Inner, level: int, region: Region, own: Ints | None) -> Bools:
         """Which domains have enough narrower ones with room for a part each."""

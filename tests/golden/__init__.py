@@ -30,7 +30,7 @@ from placement.kubernetes import v1 as _kubernetes_v1  # noqa: F401
 from placement.v1 import ComputePlacementRequest
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.content import Entries
-from placement_service.api.wire.slices import encodings
+from placement_service.api.wire.slices import canonical, encodings
 
 FOLDER = Path(__file__).parent
 
@@ -55,7 +55,7 @@ def snapshot_digest(message: Message) -> str:
     if not isinstance(message, ComputePlacementRequest):
         return ""
     snapshot = message.snapshot
-    encoded = encodings(snapshot)
+    encoded = encodings(canonical(snapshot))
     nodes = Entries().changed(encoded.nodes, [node.name for node in snapshot.nodes], ())
     pods = Entries().changed(encoded.pods, [pod.name for pod in snapshot.pods], ())
     return content.text(content.digest(nodes.content, pods.content))

@@ -21,7 +21,7 @@ from placement_service.api.snapshots import content
 from placement_service.api.snapshots.content import Entries
 from placement_service.api.validation.names import show
 from placement_service.api.wire import requests
-from placement_service.api.wire.slices import encodings
+from placement_service.api.wire.slices import Encodings, canonical, encodings
 from placement_service.entities.errors import InvalidRequest, Violation
 from placement_service.entities.nodes import NO_NODES, Nodes
 from placement_service.entities.request import Request, RunningPod
@@ -94,11 +94,12 @@ def read(message: ComputePlacementRequest, base: Version | None) -> Read:
     """
     size.check_message(message)
     found: list[Violation] = []
-    told = requests.parse_told(message, found)
+    content = canonical(message.snapshot)
+    told = requests.parse_told(message, content, found)
     found += _misplaced(message, base)
     version = EMPTY if base is None else base
     if not found:
-        version = _updated(version, message, told)
+        version = _updated(version, message, told, encodings(content))
     nodes, pods = version.nodes, version.pods
     whole = replace(told, snapshot=replace(told.snapshot, nodes=nodes, running_pods=pods))
     requests.check(told, told if found else whole, found)
@@ -126,25 +127,24 @@ def _misplaced(message: ComputePlacementRequest, base: Version | None) -> Iterat
             seen.add(name)
 
 
-def _updated(base: Version, message: ComputePlacementRequest, told: Request) -> Version:
+def _updated(
+    base: Version, message: ComputePlacementRequest, told: Request, encoded: Encodings
+) -> Version:
     """The version after what a message says; names in it are to be unique and in their place."""
-    snapshot, gone = message.snapshot, message.base
-    encoded = encodings(snapshot)
-    nodes = base.node_entries.changed(
-        encoded.nodes, [node.name for node in snapshot.nodes], gone.gone_nodes
-    )
+    snapshot, gone = told.snapshot, message.base
+    nodes = base.node_entries.changed(encoded.nodes, snapshot.columns.names, gone.gone_nodes)
     pods = base.pod_entries.changed(
-        encoded.pods, [pod.name for pod in snapshot.pods], gone.gone_pods
+        encoded.pods, [pod.name for pod in snapshot.running_pods], gone.gone_pods
     )
     _check_length("snapshot.nodes", nodes.content, size.MAX_NODES)
     _check_length("snapshot.pods", pods.content, size.MAX_PODS)
     known = base is not EMPTY
-    columns = told.snapshot.columns
+    columns = snapshot.columns
     if known:
         columns = base.nodes.updated(columns, gone.gone_nodes)
     return Version(
         columns.in_order() if nodes.rows is not None else columns,
-        pods.arranged(base.pods, told.snapshot.running_pods),
+        pods.arranged(base.pods, snapshot.running_pods),
         nodes.content,
         pods.content,
         base.changes + 1 if known else 0,

@@ -112,12 +112,12 @@ class _Column(Generic[_S]):
                 yield from (_Problem(i, prefix + path, what) for path, what in found)
 
 
-def parse_nodes(snapshot: cluster_pb2.ClusterSnapshot, violations: list[Violation]) -> Nodes:
-    """The nodes of a snapshot, in its order.
+def parse_nodes(content: bytes, violations: list[Violation]) -> Nodes:
+    """The nodes of a snapshot in its canonical encoding, in its order.
 
     Raises InvalidRequest when they use more different resources than there is room for.
     """
-    slices = Slices(snapshot)
+    slices = Slices(content)
     nodes = slices.nodes
     names = [node.name for node in nodes]
     labels = _Column(_label_slices(nodes, names))

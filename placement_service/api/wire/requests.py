@@ -18,6 +18,7 @@ from placement_service.api import size, validation
 from placement_service.api.wire import cluster, nodes, workload
 from placement_service.api.wire.parts import inverse, unspecified
 from placement_service.api.wire.placements import binding_to_proto, parse_binding
+from placement_service.api.wire.slices import canonical
 from placement_service.api.wire.times import duration, seconds, timestamp, whole_seconds
 from placement_service.entities.errors import InvalidRequest, SnapshotUnknown, Violation
 from placement_service.entities.eviction import EvictionPolicy
@@ -50,23 +51,23 @@ def parse_request(message: placement_service_pb2.ComputePlacementRequest) -> Req
         raise SnapshotUnknown(message.base.digest)
     size.check_message(message)
     found: list[Violation] = []
-    request = parse_told(message, found)
+    request = parse_told(message, canonical(message.snapshot), found)
     check(request, request, found)
     return request
 
 
 def parse_told(
-    message: placement_service_pb2.ComputePlacementRequest, found: list[Violation]
+    message: placement_service_pb2.ComputePlacementRequest, content: bytes, found: list[Violation]
 ) -> Request:
-    """The content of a message. Nothing is checked but what no value can hold; `found` gets these
-    violations.
+    """The content of a message; `content` is the canonical encoding of its snapshot. Nothing is
+    checked but what no value can hold; `found` gets these violations.
 
     With a base, the nodes and running pods are only those that have changed since.
     """
     snapshot = message.snapshot
     return Request(
         snapshot=Snapshot(
-            nodes=nodes.parse_nodes(snapshot, found),
+            nodes=nodes.parse_nodes(content, found),
             gangs=tuple(workload.parse_gangs(message.gangs, message.pod_templates, found)),
             running_pods=tuple(cluster.parse_running_pods(snapshot.pods, found)),
             revision=snapshot.revision,

@@ -86,12 +86,22 @@ _PARTS = {
 }
 
 
-class Slices:
-    """The nodes of a snapshot, in its order."""
+def canonical(snapshot: cluster_pb2.ClusterSnapshot) -> bytes:
+    """The encoding of a snapshot in which equal content has equal bytes; fields that are not known
+    are dropped from it.
+    """
+    snapshot.DiscardUnknownFields()
+    # Protobuf for Python sorts the keys of maps as if each ended in 0xFF, and fields by number.
+    # The golden files hold it to that.
+    return snapshot.SerializeToString(deterministic=True)
 
-    def __init__(self, snapshot: cluster_pb2.ClusterSnapshot) -> None:
-        self._content = snapshot.SerializeToString(deterministic=True)
-        self.nodes: Sequence[NodeSlices] = list(_NODE_SCHEMA.FromString(self._content).nodes)
+
+class Slices:
+    """The nodes of a snapshot in its canonical encoding, in its order."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.nodes: Sequence[NodeSlices] = list(_NODE_SCHEMA.FromString(content).nodes)
 
     def parts(self) -> Sequence[PartSlices]:
         """The rare parts of each node."""
@@ -105,12 +115,9 @@ class Encodings(NamedTuple):
     pods: Sequence[bytes]
 
 
-def encodings(snapshot: cluster_pb2.ClusterSnapshot) -> Encodings:
-    """Encodings in the order of the snapshot; fields that are not known are dropped from it."""
-    snapshot.DiscardUnknownFields()
-    # Protobuf for Python sorts the keys of maps as if each ended in 0xFF, and fields by number.
-    # The golden files hold it to that.
-    whole = _ENTRY_SCHEMA.FromString(snapshot.SerializeToString(deterministic=True))
+def encodings(content: bytes) -> Encodings:
+    """Encodings in the order of a snapshot in its canonical encoding."""
+    whole = _ENTRY_SCHEMA.FromString(content)
     return Encodings(list(whole.nodes), list(whole.pods))
 
 

@@ -84,9 +84,9 @@ def gang_domains(problem: Problem, gang: Gang, units: Units) -> int:
     for scope in gang.scopes:
         if scope.preferred >= 0:
             place = problem.levels[scope.preferred].place_of
-            used = set(scope.running)
-            used.update(int(place[n]) for d in scope.demands for n in nodes.get(d, ()))
-            total += len(used)
+            mine = [n for d in scope.demands for n in nodes.get(d, ())]
+            # All at once: this is asked of every plan.
+            total += len({*scope.running, *place[mine].tolist()})
     return total
 
 
@@ -125,5 +125,5 @@ def set_domains(problem: Problem, gangs: Sequence[Gang], plan: Plan) -> int:
     used: set[int] = set()
     for g in here:
         used.update(g.set_running)
-        used.update(int(place[n]) for _, n, _ in plan.get(g.index, ()))
+        used.update(place[[n for _, n, _ in plan.get(g.index, ())]].tolist())
     return max(0, len(used) - 1)
