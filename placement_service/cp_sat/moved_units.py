@@ -40,12 +40,12 @@ class Homebound(NamedTuple):
 
 
 def new_demands(gang: Gang) -> frozenset[int]:
-    """The demands of a gang whose units are not at home now."""
-    return frozenset(range(len(gang.demands))) - {home.demand for home in gang.home}
+    """The demands of a gang whose units do not run now."""
+    return frozenset(range(len(gang.demands))) - {h.demand for h in gang.home} - gang.instead
 
 
 def new_classes(gangs: Iterable[Gang]) -> frozenset[ClassIdx]:
-    """The pod classes of units that are not at home now."""
+    """The pod classes of units that do not run now."""
     return frozenset(g.demands[d].pod_class for g in gangs for d in new_demands(g))
 
 
@@ -64,8 +64,13 @@ def placed_again(
     """
     units: Counter[ClassIdx] = Counter()
     for gang in running:
+        # Where others come instead, those at home are nowhere else.
+        come = {
+            d for q in gang.requirements if gang.instead.isdisjoint(q.demands) for d in q.demands
+        }
         for home in gang.home:
-            units[gang.demands[home.demand].pod_class] += home.units
+            if home.demand in come:
+                units[gang.demands[home.demand].pod_class] += home.units
     found = {s for s in units if s in asked}
     for s, _ in sorted(units.items(), key=lambda item: (-item[1], item[0])):
         variables = int(np.count_nonzero(problem.eligible[s]))

@@ -18,6 +18,11 @@ from placement_service.entities.request import (
 from placement_service.explain.wording import queue_word
 from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.open_gangs import stays_in_place
+from placement_service.formulation.ruled_pods import (
+    binds_what_comes,
+    can_be_divided,
+    has_many_homes,
+)
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
     has_many_terms,
@@ -84,6 +89,7 @@ class StayingGangs:
         self.misplaced = out_of_place(with_all_terms(bare) if moves else bare)
         self._by_pods = {_MISPLACED: self.misplaced}
         self._many_terms = has_many_terms(bare)
+        self._many_homes = has_many_homes(bare)
         if moves:
             self._by_pods[_UNWELCOME] = unwelcome(bare)
 
@@ -127,7 +133,7 @@ class StayingGangs:
         yield from _NOT_THERE.of(sum(pod.node not in here for pod, _ in pods))
         yield from _CLOSED.of(sum(pod.node in closed for pod, _ in pods))
         for _, template in pods:
-            for rule in self._rules(template):
+            for rule in self._rules(gang, template):
                 yield Protection(f"has pods {rule}", f"have pods {rule}")
         for words, among in self._by_pods.items():
             yield from words.of(sum(pod.name in among for pod, _ in pods))
@@ -138,7 +144,7 @@ class StayingGangs:
             said = "what pods that wait prefer to be near"
             yield Protection(f"is {said}", f"are {said}")
 
-    def _rules(self, template: PodTemplate) -> Iterator[str]:
+    def _rules(self, gang: PodGang, template: PodTemplate) -> Iterator[str]:
         if template.same_pcie_nics:
             yield f"with {template.same_pcie_nics} network devices each"
         if not self._moves:
@@ -151,12 +157,11 @@ class StayingGangs:
             yield f"in ComputeDomain {template.compute_domain}, which are not moved"
         if template.ignores_reservations:
             yield "that ignore reservations, which are not moved"
-        if template.required_affinity:
-            yield "with required affinity, which are not moved"
         if template.required_anti_affinity and self._many_terms:
             yield "with required anti-affinity, as many others have, which are not moved"
-        if template.spread_constraints:
-            yield "that are spread, which are not moved"
+        if binds_what_comes(template) and (self._many_homes or not can_be_divided(gang)):
+            what = "with required affinity" if template.required_affinity else "that are spread"
+            yield f"{what}, which are not moved"
 
 
 def _pods(count: int) -> str:

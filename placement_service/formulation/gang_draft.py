@@ -74,7 +74,12 @@ class GangDraft:
         self.comes_again = index in prepared.again
         self._closed = prepared.closed
         #: Where pods are that stay at home or go, by their sets.
-        self._at = {} if minimums else {(h.group, h.pod_set): NodeIdx(h.node) for h in homes}
+        self._at = {
+            (h.group, h.pod_set): NodeIdx(h.node)
+            for h in homes
+            if not minimums or GroupOf(index, h.group) in prepared.comes
+        }
+        self._comes = prepared.comes
         created = as_of if gang.created is None else gang.created
         self._waited = 0 if as_of is None or created is None else max(0, as_of - created)
         self.gang = gang
@@ -136,9 +141,10 @@ class GangDraft:
             mine = tuple(range(first, len(self._demands)))
             self._of_group[i] = list(mine)
             if mine:
-                self._requirements.append(
-                    GroupRequirement(mine, group.missing, group.pending_count)
-                )
+                # Of pods that stay or come each runs once.
+                once = GroupOf(self.index, i) in self._comes
+                most = group.missing if once else group.pending_count
+                self._requirements.append(GroupRequirement(mine, group.missing, most))
         for groups in bundles:
             members = tuple(
                 Member(GroupIdx(i), PodSetIdx(k), len(s.pods))
@@ -255,6 +261,11 @@ class GangDraft:
             keeps=tuple(self._keeps(demands)),
             only_extras=self._only_extras,
             surplus=self._surplus(drafts, by_name),
+            instead=frozenset(
+                DemandIdx(i)
+                for i, d in enumerate(demands)
+                if self._comes.get(GroupOf(self.index, d.members[0].group)) == d.members[0].pod_set
+            ),
             only_stays=frozenset(
                 DemandIdx(i)
                 for i, d in enumerate(demands)

@@ -65,6 +65,7 @@ class PlanNames:
         self._policy = policy
         self._prepared = prepared
         self._running = {(h.gang, h.group, h.pod_set) for h in prepared.homes}
+        self._running |= {(g, r, s) for (g, r), s in prepared.comes.items()}
         # Devices and open gangs change templates, but reservations refer to those of the request.
         self._naming = Naming(replace(prepared.snapshot, reservations=()))
 
@@ -177,36 +178,46 @@ def _moved(
         for at, count in at_home.items():
             kept[at.group] += min(count, there.get(at, 0))
         whole = any(kept[h.group] < prepared.minimums[GroupOf(gang, h.group)] for h in mine)
-        sets: defaultdict[tuple[int, int], list[Assignment]] = defaultdict(list)
+        sets: defaultdict[SetOf, list[Assignment]] = defaultdict(list)
         for h in mine:
-            sets[h.group, h.pod_set].append(h)
-        for of_set in sets.values():
-            yield from _moved_of_set(prepared, there, of_set, whole=whole)
+            comes = prepared.comes.get(GroupOf(gang, h.group), h.pod_set)
+            sets[SetOf(gang, h.group, comes)].append(h)
+        for comes_as, of_set in sets.items():
+            yield from _moved_of_set(prepared, there, comes_as, of_set, whole=whole)
 
 
 def _moved_of_set(
     prepared: Prepared,
     placed: Mapping[_SetOnNode, int],
+    comes_as: SetOf,
     homes: Sequence[Assignment],
     *,
     whole: bool,
 ) -> Iterator[_Lost]:
-    """The pods of one set that leave; `placed` is where its gang is, `homes` where the set ran."""
+    """The pods of one set that leave; `placed` is where its gang is, `homes` where the set ran, and
+    what comes is of the set that it `comes_as`.
+    """
     names = prepared.snapshot.columns.names
-    gang, group, pod_set = homes[0].gang, homes[0].group, homes[0].pod_set
-    at_home: defaultdict[int, list[str]] = defaultdict(list)
-    # The pods of a set stand in the order of the homes.
-    waiting = iter(prepared.snapshot.gangs[gang].groups[group].pod_sets[pod_set].pods)
+    gang, group, _ = comes_as
+    at_home: dict[int, list[str]] = {}
+    stays: dict[int, int] = {}
+    pods_of = {
+        s: iter(prepared.snapshot.gangs[gang].groups[group].pod_sets[s].pods)
+        for s in {h.pod_set for h in homes}
+    }
     for h in homes:
-        at_home[h.node] = sorted((next(waiting).name for _ in range(h.pods)), key=natural_key)
+        # The pods of a set stand in the order of the homes.
+        mine = (next(pods_of[h.pod_set]).name for _ in range(h.pods))
+        at_home[h.node] = sorted(mine, key=natural_key)
+        stays[h.node] = min(placed.get(_SetOnNode(gang, group, h.pod_set, h.node), 0), h.pods)
     leaving: list[tuple[str, int]] = []
     open_slots: list[int] = []
+    undivided = comes_as.pod_set in pods_of
     for (_, r, s, node), count in sorted(placed.items()):
-        if (r, s) == (group, pod_set):
-            stay = min(count, len(at_home.get(node, ())))
-            open_slots += [node] * (count - stay)
+        if (r, s) == (group, comes_as.pod_set):
+            open_slots += [node] * (count - (stays.get(node, 0) if undivided else 0))
     for node, here in sorted(at_home.items()):
-        stay = min(placed.get(_SetOnNode(gang, group, pod_set, node), 0), len(here))
+        stay = stays[node]
         leaving += [(pod, node) for pod in here[stay:]]
         if whole:
             yield from (_Lost(gang, p, names[node], names[node]) for p in here[:stay])

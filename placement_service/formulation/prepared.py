@@ -35,10 +35,12 @@ class Prepared:
     stay at home for the rest of the gang to stay; of the gangs `only_extras` so many stay in any
     case. `only_stays` are sets of one pod that has
     devices which its node gives nobody now: it is at home where it stays, and not where its gang
-    moves. `tied` are sets of one pod where a gang that stays or moves whole has several pods with
-    devices on the node: columns count what they hold there together. `closed` are nodes, by their
-    rows, that the waiting pods of a set do not get: gangs hold them that may not be evicted for
-    these pods. `held` is what the pods of a set have at home where that is not what they ask for.
+    moves. So are the pods at home of a group in `comes`, which names the set that is the same pods
+    where they come (see `ruled_pods`). `tied` are sets of one pod where a gang that stays or moves
+    whole has several pods with devices on the node: columns count what they hold there together.
+    `closed` are nodes, by their rows, that the waiting pods of a set do not get: gangs hold them
+    that may not be evicted for these pods. `held` is what the pods of a set have at home where that
+    is not what they ask for.
     Gangs `again` are others that come to new places as a whole, also to those that they have;
     `all_again`: so may all gangs for which that could make a difference. In `otherwise` they are
     gangs that reclaim, or do not, against their turn (see `reclaim_ways`).
@@ -59,6 +61,7 @@ class Prepared:
     snapshot: Snapshot
     homes: tuple[Assignment, ...] = ()
     minimums: Mapping[GroupOf, int] = field(default_factory=dict)
+    comes: Mapping[GroupOf, int] = field(default_factory=dict)
     only_extras: frozenset[int] = frozenset()
     only_stays: frozenset[SetOf] = frozenset()
     tied: frozenset[SetOf] = frozenset()

@@ -131,8 +131,9 @@ class Gang:
     units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
     home of each requirement for the rest to stay; with `only_extras` it stays in any case, and only
     the rest may move. Units of `only_stays` are at home where they stay, and never where the gang
-    moves. `surplus` are its extras that go only with all the rest of it, because it lacks pods of
-    its minimum.
+    moves. Units of the demands `instead` are those at home of the same requirement where they come:
+    these are nowhere else, and come under other rules. `surplus` are its extras that go only with
+    all the rest of it, because it lacks pods of its minimum.
 
     `waited` is in seconds, 0 for a gang that has just arrived; `waits` is false for one whose
     minimum runs. `runs_in_part` is true while its minimum is not met though some of its pods run.
@@ -167,6 +168,7 @@ class Gang:
     only_extras: bool = False
     surplus: int = 0
     only_stays: frozenset[DemandIdx] = frozenset()
+    instead: frozenset[DemandIdx] = frozenset()
     queue_rows: tuple[int, ...] = ()
     guarantee: int = -1
 

@@ -24,13 +24,14 @@ reservation and hold something else than they ask for. Where extras come
 with their priority it stays, too, if it has extras and its minimum must run: that is a priority
 above all others, which its extras do not have.
 
-Pods with required affinity and pods that are spread may be evicted but not moved: these rules bind
-a pod that comes, and not one that stays. Neither are pods on nodes that would not take them again,
-nor pods in a ComputeDomain that may share a node with another one (see `implied_rules`), nor pods
-with required anti-affinity where there are many unlike terms: each that moves would be a kind of
-pods of its own for every model. Nor are pods that ignore reservations: these hold their room beside
-such a pod while it stays, but not where it comes. Nor are gangs near which others that wait prefer
-to be. A gang that is not initialized gets no pod: it may go, where none of its pods waits.
+Pods on nodes that would not take them again may be evicted but not moved. Nor are pods in a
+ComputeDomain that may share a node with another one (see `implied_rules`), nor pods with required
+anti-affinity where there are many unlike terms: each that moves would be a kind of pods of its own
+for every model. Nor are pods that ignore reservations: these hold their room beside such a pod
+while it stays, but not where it comes. Nor are gangs near which others that wait prefer to be. Pods
+with required affinity and pods that are spread are moved where they run in few places and are told
+by these alone (see `ruled_pods`). A gang that is not initialized gets no pod: it may go, where none
+of its pods waits.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -70,6 +71,7 @@ from placement_service.formulation.open_gangs import (
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.reclaim_limits import with_reclaim_limits
 from placement_service.formulation.reclaim_ways import all_come_both_ways
+from placement_service.formulation.ruled_pods import can_be_divided, has_many_homes, ruled_sets
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
     has_many_terms,
@@ -219,6 +221,7 @@ def _able(
     if moves:
         staying |= unwelcome(snapshot)
     keeps_apart = moves and has_many_terms(snapshot)
+    in_many_places = moves and has_many_homes(snapshot)
     reserved = {reservation.node for reservation in snapshot.reservations}
     for index, gang in enumerate(snapshot.gangs):
         if (
@@ -238,6 +241,8 @@ def _able(
             and not any(p.held is not None and p.node in reserved for p in running(gang))
             and not (staying and any(p.name in staying for p in running(gang)))
             and not (keeps_apart and _avoids_others(gang))
+            and not (in_many_places and any(ruled_sets(gang)))
+            and (not moves or can_be_divided(gang))
             and _tells_devices(gang, nodes, policy)
             and not (overbooked and any(p.node in overbooked for p in running(gang)))
             and (stays_in_place(gang, moves=moves) or keeps_its_levels(gang, nodes))
@@ -344,8 +349,6 @@ def _has_other_rules(template: PodTemplate, *, moves: bool) -> bool:
             moves
             and (
                 template.required_reservation
-                or template.required_affinity
-                or template.spread_constraints
                 or template.compute_domain
                 or template.ignores_reservations
             )

@@ -39,6 +39,7 @@ from placement_service.formulation.open_gangs import (
     others,
 )
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
+from placement_service.formulation.ruled_pods import binds_what_comes, divided
 
 #: Gangs that may come again to where they are, and nodes, up to which that is looked at.
 MOST_AGAIN = 20
@@ -55,6 +56,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
     minimums: dict[GroupOf, int] = {}
+    comes: dict[GroupOf, int] = {}
     only_stays: set[SetOf] = set()
     tied: set[SetOf] = set()
     held: dict[SetOf, Resources] = {}
@@ -69,6 +71,17 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
         for r, group in enumerate(gang.groups):
             sets: list[PodSet] = []
             for s in devices.sets(group):
+                freed.add(s, s.bound_pods)
+                if binds_what_comes(s.template):
+                    coming, staying = divided(s)
+                    comes[GroupOf(i, r)] = len(sets)
+                    # Those that come stand first: a gang is placed anew with these.
+                    sets.append(coming)
+                    for node, mine in staying.items():
+                        homes.append(Assignment(i, r, len(sets), row[node], len(mine.pods)))
+                        only_stays.add(SetOf(i, r, len(sets)))
+                        sets.append(mine)
+                    continue
                 at_home = Counter(pod.node for pod in s.bound_pods)
                 pod = s.bound_pods[0]
                 amounts = amounts_of(pod, s.template)
@@ -81,7 +94,6 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
                         only_stays.add(SetOf(i, r, len(sets)))
                 for node, count in at_home.items():
                     homes.append(Assignment(i, r, len(sets), row[node], count))
-                freed.add(s, s.bound_pods)
                 # In the order of the homes, by which the pods are told apart again.
                 turn = {node: k for k, node in enumerate(at_home)}
                 in_order = sorted(s.bound_pods, key=lambda pod: turn[pod.node])
@@ -107,6 +119,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
         ),
         tuple(homes),
         minimums,
+        comes=comes,
         only_stays=frozenset(only_stays),
         tied=frozenset(tied),
         held=held,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from placement import v1
 from tests.kubernetes.build import Body, container, gang, group, node, only_gang, pod, request
 
@@ -158,16 +160,22 @@ def test_a_running_pod_is_sent_that_keeps_away_one_that_may_be_moved() -> None:
     assert found["r"].required_anti_affinity
 
 
-def test_pods_that_run_do_not_look_for_others_by_affinity_or_spread() -> None:
-    """They are not moved."""
-    near = {"podAffinity": {REQUIRED: away_from("team", "blue")["podAntiAffinity"][REQUIRED]}}
-    assert not running(
+@pytest.mark.parametrize("rule", ["affinity", "spread"])
+def test_a_running_pod_is_sent_that_one_looks_for_which_may_be_moved(rule: str) -> None:
+    """A pod of no gang is not moved, and so looks for nobody."""
+    blue = {"labelSelector": {"matchLabels": {"team": "blue"}}, "topologyKey": "host"}
+    near: Body = {"affinity": {"podAffinity": {REQUIRED: [blue]}}}
+    if rule == "spread":
+        one = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **blue}
+        near = {"topologySpreadConstraints": [one]}
+    question = (
         node("n1"),
         pod("b", nodeName="n1", labels={"team": "blue"}),
-        pod("c", nodeName="n1", affinity=near),
+        pod("c", nodeName="n1", **near),
         pod("a"),
-        gang(podgroups=[group("w", "a", "c")]),
     )
+    assert set(running(*question, gang(podgroups=[group("w", "a", "c")]))) == {"b"}
+    assert not running(*question, gang(podgroups=[group("w", "a")]))
 
 
 def test_a_running_pods_rule_over_some_namespaces_is_taken_to_cover_all() -> None:

@@ -67,7 +67,7 @@ def _new(gang: Gang, units: Units) -> Units:
     """The units that do not run before the plan; a demand waits as a whole or runs as a whole."""
     if not gang.home:
         return units
-    running = {home.demand for home in gang.home}
+    running = {home.demand for home in gang.home} | gang.instead
     return tuple(one for one in units if one.demand not in running)
 
 

@@ -15,6 +15,7 @@ from placement_service.entities.queues import GPUS
 from placement_service.entities.request import HOSTNAME, ExtrasPolicy, Policy
 from placement_service.entities.reservations import ReservationSelector
 from placement_service.explain.gang_reasons import explain
+from placement_service.formulation import ruled_pods
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.named_plan import name_plan
 from placement_service.formulation.objective import to_solution
@@ -257,7 +258,10 @@ def test_a_gang_that_cannot_give_way_says_why(fields: dict[str, Any], said: str)
         ({"spread": (spread("rack", app="x"),)}, "that are spread"),
     ],
 )
-def test_a_gang_that_cannot_be_moved_says_why(fields: dict[str, Any], said: str) -> None:
+def test_a_gang_that_cannot_be_moved_says_why(
+    fields: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ruled_pods, "MOST_HOMES", 0)
     scenario = Scenario("r1: x1=4/8 x2=0/4 x3=4/4").gang(
         "old", replace(old("old", "x1", gpus=4), **fields)
     )

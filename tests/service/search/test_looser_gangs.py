@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from placement_service.entities.eviction import EvictionPolicy
-from placement_service.entities.request import ExtrasPolicy, PodGang, Policy
+from placement_service.entities.request import BoundPod, ExtrasPolicy, PodGang, PodSet, Policy
 from placement_service.formulation import looser_gangs
 from placement_service.formulation.prepare import prepare
 from tests.brute import optimum
+from tests.drawing import GPU
 from tests.judged import no_answer_is_false
 from tests.placed import solve
 from tests.scenario import Group, Scenario, near, spread
@@ -48,6 +49,16 @@ def with_waiting(scenario: Scenario, least: int) -> Scenario:
     return odd(scenario, replace(scenario.gangs[0], groups=(group,)))
 
 
+def unlike(scenario: Scenario) -> Scenario:
+    """Another pod of the odd gang runs that asks for less."""
+    [group] = scenario.gangs[0].groups
+    [runs] = group.pod_sets
+    less = replace(runs.template, requests={**runs.template.requests, GPU: 1})
+    pod = BoundPod("namespaces/ml/pods/less", "nodes/x3")
+    group = replace(group, pod_sets=(runs, PodSet(less, (), (pod,))), min_replicas=2)
+    return odd(scenario, replace(scenario.gangs[0], groups=(group,)))
+
+
 def in_a_reservation(scenario: Scenario) -> Scenario:
     [group] = scenario.gangs[0].groups
     [runs] = group.pod_sets
@@ -57,8 +68,8 @@ def in_a_reservation(scenario: Scenario) -> Scenario:
 
 
 ODD = {
-    "affinity": halves({"near": (near("rack", group="w"),)}),
-    "spread": halves({"spread": (spread("host", group="w"),)}),
+    "affinity of unlike pods": unlike(halves({"near": (near("rack", group="w"),)})),
+    "spread of unlike pods": unlike(halves({"spread": (spread("host", group="w"),)})),
     "a ComputeDomain": halves({"asks": {"compute_domain": "d"}}).gang(
         "other", Group("v", pods=1, gpus=2, asks={"compute_domain": "e"})
     ),
@@ -161,7 +172,7 @@ def test_bounds_count_what_runs_of_a_gang_that_lacks_pods() -> None:
 
 
 def test_large_questions_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = ODD["affinity"]
+    scenario = ODD["a port that its node does not list"]
     monkeypatch.setattr(looser_gangs, "MOST_NODES", 2)
     assert prepare(scenario.snapshot(), scenario.policy).looser is None
     assert not solve(scenario.snapshot(), scenario.policy)[-1].proven

@@ -44,7 +44,7 @@ class Templates:
         self._pending = tuple(pending)
         self._running = tuple(running)
         self._movable = {pod.key: pod for pod in movable}
-        everywhere = _seen_keys(self._pending, self._running)
+        everywhere = _seen_keys((*self._pending, *self._movable.values()), self._running)
         own: dict[str, set[str]] = {}
         for namespace, selector in watched:
             own.setdefault(namespace, set()).update(selector.keys)
@@ -114,19 +114,15 @@ class Templates:
 
     def _looks(self) -> _Anchored[_Look]:
         """Every rule by which a pod that may come looks for others, each once."""
-        carriers: dict[tuple[int, _Identity], tuple[PodSpec, bool]] = {}
-        # Only pending pods come with their affinity and spread: others are not moved.
-        for pods, pending in ((self._pending, True), (self._movable.values(), False)):
-            for pod in pods:
-                if pod.spec.has_rules_between_pods if pending else pod.spec.anti_affinity:
-                    carriers.setdefault((id(pod.spec), self._identity(pod)), (pod.spec, pending))
+        carriers: dict[tuple[int, _Identity], PodSpec] = {}
+        for pod in (*self._pending, *self._movable.values()):
+            if pod.spec.has_rules_between_pods:
+                carriers.setdefault((id(pod.spec), self._identity(pod)), pod.spec)
         known: set[tuple[str, _Rule]] = set()
         looks: _Anchored[_Look] = _Anchored()
-        for (_, (namespace, labels)), (spec, pending) in carriers.items():
+        for (_, (namespace, labels)), spec in carriers.items():
             own = dict(labels)
-            rules: tuple[_Rule, ...] = spec.anti_affinity
-            if pending:
-                rules = (*spec.affinity, *rules, *spec.spread)
+            rules: tuple[_Rule, ...] = (*spec.affinity, *spec.anti_affinity, *spec.spread)
             for rule in rules:
                 resolved = rule.resolved(own)
                 if resolved.selector is not None and (namespace, resolved) not in known:
@@ -184,14 +180,14 @@ class _Anchored(Generic[_T]):
             yield from self._by_label.get(label, ())
 
 
-def _seen_keys(pending: Iterable[Pod], running: Iterable[Pod]) -> set[str]:
-    """The labels that some rule between pods looks at."""
+def _seen_keys(coming: Iterable[Pod], running: Iterable[Pod]) -> set[str]:
+    """The labels that some rule between pods looks at, of those that may come or of others."""
     rules: dict[int, tuple[_Rule, ...]] = {}
-    for pod in pending:
+    for pod in coming:
         spec = pod.spec
         rules[id(spec)] = (*spec.affinity, *spec.anti_affinity, *spec.spread)
     for pod in running:
-        # Of a running pod only the anti-affinity still counts.
+        # Of a pod that stays only the anti-affinity still counts.
         rules.setdefault(id(pod.spec), pod.spec.anti_affinity)
     keys: set[str] = set()
     for rule in (rule for several in rules.values() for rule in several):

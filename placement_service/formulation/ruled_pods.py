@@ -1,0 +1,81 @@
+"""Running pods whose rules bind them only where they come: required affinity, and spread.
+
+A pod that stays where it is need not keep such a rule any more, and one that moves has to. So where
+gangs are moved, a pod set with such rules becomes several of the same pods:
+
+    one for all nodes      the pods where they come, with all their rules
+    one for each home      the pods that stay there, without these; they are nowhere else
+
+As many of them run as did before. To the rules of others both are pods as any.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from placement_service.entities.request import (
+    BoundPod,
+    Pod,
+    PodGang,
+    PodSet,
+    PodTemplate,
+    Snapshot,
+)
+
+#: Homes of such pods up to which their gangs are moved: each is a kind of pods for every model.
+MOST_HOMES = 500
+
+
+def binds_what_comes(template: PodTemplate) -> bool:
+    """Whether pods have rules that bind them only where they come."""
+    return bool(template.required_affinity or template.spread_constraints)
+
+
+def ruled_sets(gang: PodGang) -> Iterator[PodSet]:
+    """The pod sets of running pods with such rules."""
+    return (
+        s
+        for group in gang.groups
+        for s in group.pod_sets
+        if s.bound_pods and binds_what_comes(s.template)
+    )
+
+
+def can_be_divided(gang: PodGang) -> bool:
+    """Whether its pods with such rules can be told by their homes alone; so can all where it has
+    none.
+    """
+    if not any(ruled_sets(gang)):
+        return True
+    return all(_is_simple(s.bound_pods) for group in gang.groups for s in group.pod_sets) and all(
+        sum(bool(s.bound_pods) for s in group.pod_sets) == 1
+        for group in gang.groups
+        if any(s.bound_pods and binds_what_comes(s.template) for s in group.pod_sets)
+    )
+
+
+def _is_simple(pods: tuple[BoundPod, ...]) -> bool:
+    return all(pod.held is None and not pod.devices for pod in pods)
+
+
+def has_many_homes(snapshot: Snapshot) -> bool:
+    """Whether pods with such rules run in so many places that none of them is moved."""
+    homes = 0
+    for gang in snapshot.gangs:
+        for s in ruled_sets(gang):
+            homes += len({pod.node for pod in s.bound_pods})
+    return homes > MOST_HOMES
+
+
+def divided(pod_set: PodSet) -> tuple[PodSet, Mapping[str, PodSet]]:
+    """The set of the pods where they come, and those of the pods that stay, by their nodes."""
+    stays = replace(pod_set.template, required_affinity=(), spread_constraints=())
+    at_home: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in pod_set.bound_pods:
+        at_home[pod.node].append(Pod(pod.name))
+    every = tuple(pod for pods in at_home.values() for pod in pods)
+    return PodSet(pod_set.template, every), {
+        node: PodSet(stays, tuple(pods)) for node, pods in at_home.items()
+    }
