@@ -264,6 +264,7 @@ class Scenario:
         guaranteed: Mapping[str, int] | None = None,
         used: int = 0,
         fixed: int = 0,
+        not_reclaimable: bool = False,
     ) -> Scenario:
         """A queue; `used` GPUs run in it, of which `fixed` are not preemptible."""
         queue = Queue(
@@ -273,6 +274,7 @@ class Scenario:
             guaranteed or {},
             {GPUS: used} if used else {},
             {GPUS: fixed} if fixed else {},
+            not_reclaimable,
         )
         return replace(self, queues=(*self.queues, queue))
 

@@ -21,7 +21,8 @@ class Queue:
 
     What runs in a queue counts in all queues above it. `used` is what runs in
     this queue itself, besides the pods that stand in pod sets of the request;
-    `used_not_preemptible` is a part of it.
+    `used_not_preemptible` is a part of it. Of its gangs none is reclaimed where it is
+    `not_reclaimable`.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Queue:
     guaranteed: Amounts = field(default_factory=dict)
     used: Amounts = field(default_factory=dict)
     used_not_preemptible: Amounts = field(default_factory=dict)
+    not_reclaimable: bool = False
 
 
 def in_millis(amounts: Amounts) -> dict[str, int]:

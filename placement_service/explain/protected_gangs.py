@@ -2,10 +2,10 @@
 
 A waiting gang could have the room of gangs of lower priority, of those that its queue may reclaim
 from, or of all that may be moved. Some of them must not be disturbed all the same: they are not
-preemptible, a disruption budget covers them, they have not run long enough, the guaranteed
-amount of a queue says so, or they have something that keeps them (`staying_gangs`). What is named
-was tried: without these gangs the waiting one fits beside all others. There may be other sets, and
-smaller ones.
+preemptible, a disruption budget covers them, they have not run long enough, their queue is not
+reclaimable or the guaranteed amount of one says so, or they have something that keeps them
+(`staying_gangs`). What is named was tried: without these gangs the waiting one fits beside all
+others. There may be other sets, and smaller ones.
 
 Rules of what runs about other pods count as if it stayed, and partitions and shares of GPUs that a
 gang has as if it kept them; so where they matter nothing is named. Its host ports and its whole
@@ -194,10 +194,15 @@ class ProtectedGangs:
         lack = None if self._moves or preempts else self._rights.lack_of_guarantee(mine, theirs)
         right = self._rights.kind(self._rights.winner(mine), self._rights.victim(theirs))
         held_back = mine.never_preempts and mine.priority > theirs.priority
-        if not (self._moves or preempts or lack or right or held_back):
+        reclaims = not (self._moves or preempts or lack)
+        withheld = reclaims and self._rights.is_withheld(mine, theirs)
+        if not (self._moves or preempts or lack or right or held_back or withheld):
             return None
         if theirs.not_preemptible:
             return _NOT_PREEMPTIBLE
+        if withheld:
+            queue = f"in queue {words.queue_word(theirs.queue)}, which is not reclaimable"
+            return Protection(f"runs {queue}", f"run {queue}", theirs.queue)
         if not (self._moves or lack or right) and held_back:
             return _NEVER_PREEMPTED
         for budget in self._budgets:

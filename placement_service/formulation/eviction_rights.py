@@ -3,8 +3,8 @@
 PREEMPT: a gang takes from gangs of strictly lower priority, unless its priority class never
 preempts. RECLAIM: it also takes from a queue above its guaranteed GPUs, when its own queue
 is below and stays within them with the gang. The queues compared are the first two that
-differ, going down from the roots. The minimum of a victim is safe until its minimum run
-time is over; its extras are not.
+differ, going down from the roots. From a queue that is not reclaimable nobody reclaims. The minimum
+of a victim is safe until its minimum run time is over; its extras are not.
 """
 
 from __future__ import annotations
@@ -214,6 +214,7 @@ class EvictionRights:
                 if not (preempts and gang.priority > one.priority and one.may_be_preempted)
                 and (pair := self._first_that_differ(gang.queue, one.queue)) is not None
                 and self._used[pair.theirs] > self._guaranteed(pair.theirs)
+                and not self._queues[one.queue].not_reclaimable
             )
         return self._turn_queues[key]
 
@@ -354,7 +355,13 @@ class EvictionRights:
             pair is not None
             and pair.mine in winner.reclaims_for
             and self._used[pair.theirs] > self._guaranteed(pair.theirs)
+            and not self._queues[theirs].not_reclaimable
         )
+
+    def is_withheld(self, gang: PodGang, victim: PodGang) -> bool:
+        """Whether a gang could only reclaim from a running one whose queue is not reclaimable."""
+        differ = self._first_that_differ(gang.queue, victim.queue) is not None
+        return differ and self._queues[victim.queue].not_reclaimable
 
     def lack_of_guarantee(self, gang: PodGang, victim: PodGang) -> GuaranteeLack | None:
         """Why a gang may not reclaim from a running one in another queue, None where it may."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from placement import v1
-from tests.kubernetes.build import Body, container, node, only_gang, pod, said, thing, translated
+from tests.kubernetes.build import Body, container, node, only_gang, pod, thing, translated
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -103,9 +103,13 @@ def test_a_gang_says_that_it_does_not_give_way(
     assert only_gang(node(), queue("team"), *bodies).not_preemptible == fixed
 
 
-def test_a_queue_that_is_not_reclaimed_is_warned_of() -> None:
-    found = translated(node(), queue("team", reclaimable=False), *pod_group()).warnings
-    assert said(found) == ("Queue team: spec.reclaimable: is not honoured: taken as true",)
+@pytest.mark.parametrize("said_so", [True, False, None])
+def test_a_queue_says_that_nothing_is_reclaimed_from_it(said_so: bool | None) -> None:
+    spec: dict[str, Any] = {} if said_so is None else {"reclaimable": said_so}
+    found = translated(node(), queue("team", **spec), *pod_group())
+    (sent,) = found.request.snapshot.queues
+    assert sent.not_reclaimable == (said_so is False)
+    assert found.warnings == ()
 
 
 def test_a_policy_for_numa_nodes_that_has_to_hold_is_refused() -> None:

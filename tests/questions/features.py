@@ -97,6 +97,7 @@ FEATURES: Mapping[str, Test] = {
     "spread": _of_templates(lambda t: t.spread_constraints),
     "queues": lambda d: d.snapshot.queues and any(g.queue for g in d.snapshot.gangs),
     "guaranteed amounts": lambda d: any(queue.guaranteed for queue in d.snapshot.queues),
+    "queues that are not reclaimable": lambda d: any(q.not_reclaimable for q in d.snapshot.queues),
     "reservations": lambda d: d.snapshot.reservations,
     "devices of reservations": lambda d: any(r.devices for r in d.snapshot.reservations),
     "required reservations": _of_templates(lambda t: t.required_reservation),

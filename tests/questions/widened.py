@@ -129,7 +129,8 @@ def _with_a_forest(chance: random.Random, snapshot: Snapshot) -> Snapshot:
         shape = [(top, ""), (middle, top), *((f"{middle}{k}", middle) for k in range(2))]
         for name, parent in shape:
             limit = amounts(4, 8, 12) if chance.random() < 0.4 else {}
-            queues.append(Queue(name, parent, limit=limit, guaranteed=amounts(0, 2, 4, 6, 8)))
+            queue = Queue(name, parent, limit=limit, guaranteed=amounts(0, 2, 4, 6, 8))
+            queues.append(replace(queue, not_reclaimable=chance.random() < 0.15))
         leaves += [top, f"{middle}0", f"{middle}1"]
     gangs = tuple(
         replace(gang, queue=chance.choice(leaves), not_preemptible=chance.random() < 0.1)

@@ -155,6 +155,7 @@ def _with_deep_queues(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
                 guaranteed=draw(amounts),
                 used=used,
                 used_not_preemptible=fixed,
+                not_reclaimable=draw(rarely),
             )
         )
     names: Sequence[str] = ["", *_CHAIN, *_CHAIN[2:], *_CHAIN[2:]]

@@ -63,6 +63,7 @@ def parse_queues(messages: Iterable[cluster_pb2.Queue]) -> Iterable[Queue]:
             guaranteed=dict(message.guaranteed),
             used=dict(message.used),
             used_not_preemptible=dict(message.used_not_preemptible),
+            not_reclaimable=message.not_reclaimable,
         )
 
 
@@ -74,6 +75,7 @@ def queue_to_proto(queue: Queue) -> cluster_pb2.Queue:
         guaranteed=queue.guaranteed,
         used=queue.used,
         used_not_preemptible=queue.used_not_preemptible,
+        not_reclaimable=queue.not_reclaimable,
     )
 
 

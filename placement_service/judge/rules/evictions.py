@@ -188,6 +188,11 @@ def queues_reclaim_what_is_guaranteed(plan: Plan) -> Iterator[str]:
                 f"{winner.queue!r} and {victim.gang.queue!r} do not differ"
             )
             continue
+        if plan.queues[victim.gang.queue].not_reclaimable:
+            yield (
+                f"pod {victim.pod.name} is reclaimed from {victim.gang.queue}, "
+                "which is not reclaimable"
+            )
         yield from _above_guaranteed(plan, usage, pair.theirs, victim)
     asked = asked_by_gang(plan)
     for queue, names in sorted(takers(plan).items()):

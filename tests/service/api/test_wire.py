@@ -233,6 +233,7 @@ EVERYTHING = Request(
                 guaranteed={"gpus": 8},
                 used={"gpus": 4},
                 used_not_preemptible={"gpus": 2},
+                not_reclaimable=True,
             ),
         ),
         reservations=(

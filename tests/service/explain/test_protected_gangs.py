@@ -170,6 +170,21 @@ def test_a_guarantee_that_forbids_reclaiming_is_named(mine: int, theirs: int, sa
     assert reason.subject == ("queues/a" if mine == 4 else "queues/b")
 
 
+def test_a_queue_that_is_not_reclaimable_is_named() -> None:
+    scenario = (
+        TWO.queue("a", guaranteed={GPUS: 8})
+        .queue("b", not_reclaimable=True)
+        .gang("old", old("old", "x1", "x2"), queue="b")
+        .gang("urgent", pods=1, gpus=8, queue="a")
+    )
+    *_, reason = ask(scenario, EvictionPolicy.RECLAIM)
+    assert reason.message == (
+        "gang old (priority 0) runs in queue b, which is not reclaimable; "
+        "without it the gang would fit; its own priority is 0."
+    )
+    assert reason.subject == "queues/b"
+
+
 def test_what_may_not_be_moved_is_named() -> None:
     scenario = (
         Scenario("r1: x1=4/8 x2=4/8")

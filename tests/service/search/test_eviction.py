@@ -296,6 +296,18 @@ def test_extras_of_a_gang_that_has_not_run_long_enough_to_be_reclaimed_are_recla
     assert found.solution.proven
 
 
+def test_nothing_is_reclaimed_from_a_queue_that_is_not_reclaimable() -> None:
+    old = replace(running("old", "n0", gpus=8, minimum=1), queue="queues/b")
+    mine = replace(urgent(priority=0), queue="queues/a")
+    queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b", not_reclaimable=True))
+    question = replace(cluster(old, mine), queues=queues)
+    found = answer(question, RECLAIM)
+    assert (found.bindings, found.evicted()) == ((), [])
+    assert found.solution.proven
+    above = replace(question, gangs=(old, replace(mine, priority=10)))
+    assert [e.kind for e in answer(above, RECLAIM).evictions] == [EvictionKind.PREEMPT]
+
+
 def test_a_gang_may_go_in_place_of_one_of_equal_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan evicts two pods; it is as good to evict the only pod of the other gang. The model
     knows this without the heuristic, which finds it first.

@@ -90,6 +90,8 @@ class Queue:
     serves_namespace: bool = False
     #: Others whose pods are in it without saying so, where no queue has their name.
     namespaces: tuple[str, ...] = ()
+    #: Whether no other queue reclaims from it.
+    not_reclaimable: bool = False
     preempt_run_time: timedelta | None = None
     reclaim_run_time: timedelta | None = None
 
@@ -196,6 +198,7 @@ class Queues:
                     used_not_preemptible=_message(
                         {r: a for r, a in use.fixed.items() if r in counted and a}
                     ),
+                    not_reclaimable=queue.not_reclaimable,
                 )
             )
         return result

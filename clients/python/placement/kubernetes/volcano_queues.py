@@ -3,8 +3,8 @@
 Where `deserved` is absent, what is reserved for the queue (`guarantee`) counts instead.
 Weights are not read: a weight alone does not say how much a queue may have. In older clusters
 no queue names the root as its parent. Gangs that name no queue are in the one called default. A
-queue that is not open takes no new pods. Where it says on which groups of nodes its pods run,
-they run there (`volcano_node_groups`).
+queue that is not open takes no new pods, and nothing is reclaimed from one that is not reclaimable.
+Where it says on which groups of nodes its pods run, they run there (`volcano_node_groups`).
 """
 
 from __future__ import annotations
@@ -72,8 +72,6 @@ def read_volcano_queues(
             text = "what is reserved for it is guaranteed, but not kept free"
             warnings.append(one.problem("spec.guarantee.resource", text))
         reclaimable = spec.get("reclaimable")
-        if not reclaimable.absent and not reclaimable.flag():
-            warnings.append(one.problem("spec.reclaimable", "is not honoured: taken as true"))
         if (mine := groups_of(spec)) is not None:
             groups[one.name] = mine
         parent = spec.get("parent").text()
@@ -84,6 +82,7 @@ def read_volcano_queues(
                 parent="" if parent == _ROOT and _ROOT not in names else parent,
                 limit=with_gpus(spec.get("capability").amounts(round_up=False, capped=True)),
                 guaranteed=with_gpus(deserved or reserved),
+                not_reclaimable=not (reclaimable.absent or reclaimable.flag()),
             )
         )
         problems += [one.problem(*finding) for finding in findings]

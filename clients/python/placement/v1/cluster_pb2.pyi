@@ -135,7 +135,7 @@ class DevicePartition(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[int]] = ..., score: _Optional[int] = ..., ring_bandwidth: _Optional[int] = ...) -> None: ...
 
 class Queue(_message.Message):
-    __slots__ = ("name", "parent", "limit", "guaranteed", "used", "used_not_preemptible")
+    __slots__ = ("name", "parent", "limit", "guaranteed", "used", "used_not_preemptible", "not_reclaimable")
     class LimitEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -170,13 +170,15 @@ class Queue(_message.Message):
     GUARANTEED_FIELD_NUMBER: _ClassVar[int]
     USED_FIELD_NUMBER: _ClassVar[int]
     USED_NOT_PREEMPTIBLE_FIELD_NUMBER: _ClassVar[int]
+    NOT_RECLAIMABLE_FIELD_NUMBER: _ClassVar[int]
     name: str
     parent: str
     limit: _containers.ScalarMap[str, int]
     guaranteed: _containers.ScalarMap[str, int]
     used: _containers.ScalarMap[str, int]
     used_not_preemptible: _containers.ScalarMap[str, int]
-    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., limit: _Optional[_Mapping[str, int]] = ..., guaranteed: _Optional[_Mapping[str, int]] = ..., used: _Optional[_Mapping[str, int]] = ..., used_not_preemptible: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    not_reclaimable: bool
+    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., limit: _Optional[_Mapping[str, int]] = ..., guaranteed: _Optional[_Mapping[str, int]] = ..., used: _Optional[_Mapping[str, int]] = ..., used_not_preemptible: _Optional[_Mapping[str, int]] = ..., not_reclaimable: _Optional[bool] = ...) -> None: ...
 
 class Reservation(_message.Message):
     __slots__ = ("name", "node", "held", "owners", "restricted", "allocate_once", "labels", "closed", "devices", "used_up")

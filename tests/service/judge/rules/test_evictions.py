@@ -312,6 +312,15 @@ class TestReclaim:
         words = "room of victims that they may not use"
         assert refuses(scenario, words, scenario.bind(a_w_0="x1", b_w_0="x1"), gone)
 
+    def test_not_from_a_queue_that_is_not_reclaimable(self) -> None:
+        scenario = cluster("x1=0/8", EvictionPolicy.RECLAIM)
+        scenario = scenario.queue("mine", guaranteed={GPUS: 8})
+        scenario = scenario.queue("theirs", not_reclaimable=True)
+        scenario = old(scenario, "x1", queue="theirs").gang("a", pods=1, gpus=8, queue="mine")
+        words = "reclaimed from queues/theirs, which is not reclaimable"
+        bindings = scenario.bind(a_w_0="x1")
+        assert refuses(scenario, words, bindings, scenario.evict(RECLAIM, "a", old_w_runs_0=None))
+
     def test_the_first_queues_that_differ_decide(self) -> None:
         """Compared are the organisations, not the teams in them."""
         for mine, fine in ((8, True), (4, False)):

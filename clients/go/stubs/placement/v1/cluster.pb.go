@@ -689,8 +689,11 @@ type Queue struct {
 	Used map[string]int64 `protobuf:"bytes,5,rep,name=used,proto3" json:"used,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// used_not_preemptible is the part of used that is not preemptible.
 	UsedNotPreemptible map[string]int64 `protobuf:"bytes,6,rep,name=used_not_preemptible,json=usedNotPreemptible,proto3" json:"used_not_preemptible,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// not_reclaimable is true when no other queue reclaims from gangs of this queue
+	// itself, however much it uses. They may still be preempted.
+	NotReclaimable bool `protobuf:"varint,7,opt,name=not_reclaimable,json=notReclaimable,proto3" json:"not_reclaimable,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
@@ -763,6 +766,13 @@ func (x *Queue) GetUsedNotPreemptible() map[string]int64 {
 		return x.UsedNotPreemptible
 	}
 	return nil
+}
+
+func (x *Queue) GetNotReclaimable() bool {
+	if x != nil {
+		return x.NotReclaimable
+	}
+	return false
 }
 
 // Reservation is room on a node that is held for its owners.
@@ -1565,7 +1575,7 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\x0fDevicePartition\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\x05R\adevices\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x05R\x05score\x12%\n" +
-	"\x0ering_bandwidth\x18\x03 \x01(\x03R\rringBandwidth\"\xb9\x04\n" +
+	"\x0ering_bandwidth\x18\x03 \x01(\x03R\rringBandwidth\"\xe2\x04\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x124\n" +
@@ -1574,7 +1584,8 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"guaranteed\x18\x04 \x03(\v2#.placement.v1.Queue.GuaranteedEntryR\n" +
 	"guaranteed\x121\n" +
 	"\x04used\x18\x05 \x03(\v2\x1d.placement.v1.Queue.UsedEntryR\x04used\x12]\n" +
-	"\x14used_not_preemptible\x18\x06 \x03(\v2+.placement.v1.Queue.UsedNotPreemptibleEntryR\x12usedNotPreemptible\x1a8\n" +
+	"\x14used_not_preemptible\x18\x06 \x03(\v2+.placement.v1.Queue.UsedNotPreemptibleEntryR\x12usedNotPreemptible\x12'\n" +
+	"\x0fnot_reclaimable\x18\a \x01(\bR\x0enotReclaimable\x1a8\n" +
 	"\n" +
 	"LimitEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
