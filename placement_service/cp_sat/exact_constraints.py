@@ -6,6 +6,7 @@ presence in a domain (`rules`), pods that stay at home (`home_pods`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import pairwise
 
 from ortools.sat.python import cp_model
@@ -201,9 +202,17 @@ def _counting_rows_hold(variables: ExactVariables) -> None:
 
 
 def _equal_gangs_are_ordered(variables: ExactVariables) -> None:
-    """Of gangs that differ in name and age alone the oldest are placed first."""
+    """Of gangs that differ in name and age alone the oldest are placed first.
+
+    Those that run differ also in the budgets that count their pods and in who may take their room.
+    """
+    problem = variables.problem
+    counted: defaultdict[GangIdx, set[tuple[int, int]]] = defaultdict(set)
+    for b, budget in enumerate(problem.budgets):
+        for gang, demand in budget.demands:
+            counted[gang].add((b, demand))
     alike: dict[object, list[GangIdx]] = {}
-    based = {base for g in variables.problem.gangs for base in g.rests_on}
+    based = {base for g in problem.gangs for base in g.rests_on}
     for g in sorted(variables.gangs, key=oldest_first):
         if (
             g.pending
@@ -220,6 +229,9 @@ def _equal_gangs_are_ordered(variables: ExactVariables) -> None:
                 g.requirements,
                 g.scopes,
                 g.queue_rows,
+                g.home,
+                frozenset(counted[g.index]),
+                problem.winners.get(g.index),
             )
             alike.setdefault(key, []).append(g.index)
     for indices in alike.values():

@@ -116,6 +116,18 @@ def test_a_budget_is_not_passed() -> None:
     assert kept.solution.proven
 
 
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_a_gang_goes_before_an_older_one_like_it_that_a_budget_keeps(names: str) -> None:
+    """Both have pods on the same nodes; of "b" only one may go."""
+    gangs = [running(name, "n0", "n1", gpus=4) for name in names]
+    selector = LabelSelector((("app", "b"),))
+    budget = DisruptionBudget("namespaces/ml/poddisruptionbudgets/b", selector, 1)
+    question = cluster(*gangs, urgent(4), nodes=2)
+    result = answer(replace(question, disruption_budgets=(budget,)), PREEMPT)
+    assert result.evicted() == ["a", "a"]
+    assert result.solution.proven
+
+
 @pytest.mark.parametrize("policy", [PREEMPT, REPACK])
 def test_extras_go_beside_pods_that_a_budget_keeps(policy: Policy) -> None:
     """A gang of one pod that may not go, and of two others of which one is an extra."""
