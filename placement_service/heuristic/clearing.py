@@ -1,14 +1,14 @@
 """Clears nodes of a domain of victims, the cheapest first for the room that each gives.
 
-Extras of a gang go before the whole gang does. Once some of a gang have gone its other nodes may be
-cheaper, and are priced again.
+Extras of a gang go before the whole gang does, and no more pods than disruption budgets allow. Once
+some of a gang have gone its other nodes may be cheaper, and are priced again.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +76,8 @@ class Clearing:
         self._now: dict[int, _Price | None] = {}
         #: Slots that nodes have now.
         self._slots: dict[int, int] = {}
+        #: The pods of each budget that may still go.
+        self._may_go = list(standing.budgets.left)
         #: Nodes that may have become cheaper, and are not in the heap as such.
         self._cheaper: set[int] = set()
 
@@ -121,6 +123,7 @@ class Clearing:
         if not standing.problem.eligible[needed.pod_class, node]:
             return None
         goes_whole: dict[GangIdx, bool] = {}
+        gone = Counter[int]()
         cost = 0.0
         free: list[int] = standing.residual.free[node].tolist()
         for index in standing.on_node[node]:
@@ -131,7 +134,11 @@ class Clearing:
             if not units:
                 continue
             demands = standing.problem.gangs[index].demands
-            if self._are_extras(index, units):
+            are_extras = self._are_extras(index, units)
+            lost = self._pods_of_budgets(index, node if are_extras else None)
+            if any(gone[b] + pods > self._may_go[b] for b, pods in lost.items()):
+                continue
+            if are_extras:
                 here = sum(count for _, count in units)
                 cost += here * (A_POD if standing.moves else AN_EXTRA + A_POD)
                 cost += sum(count * self._again[demands[d].pod_class] for d, count in units)
@@ -142,6 +149,7 @@ class Clearing:
                 goes_whole[index] = True
             else:
                 continue
+            gone.update(lost)
             for d, count in units:
                 request = standing.requests[demands[d].pod_class]
                 for r, _ in self._asked:
@@ -161,6 +169,12 @@ class Clearing:
         for d, count in units:
             lost[requirement_of[d]] += count
         return all(count <= spare[q] for q, count in lost.items())
+
+    def _pods_of_budgets(self, index: GangIdx, node: int | None) -> Mapping[int, int]:
+        """The pods of each budget that a gang has on a node, or everywhere."""
+        gang = self._standing.problem.gangs[index]
+        mine = (unit for unit in self._units(index) if node is None or unit.node == node)
+        return self._standing.budgets.pods(gang, mine)
 
     def _price_now(self, node: int) -> _Price | None:
         if node not in self._now:
@@ -204,6 +218,10 @@ class Clearing:
         for index, whole in priced.goes_whole.items():
             units = self._units(index)
             keeps = () if whole else tuple(unit for unit in units if unit.node != node)
+            for b, pods in self._pods_of_budgets(index, None if whole else node).items():
+                self._may_go[b] -= pods
+                # With less that may go, no node is cheaper, and any may be out of reach.
+                self._now.clear()
             standing.release(index, units, keeps)
             self.left[index] = keeps
             self._facts.pop(index, None)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from placement_service.formulation.indices import GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units, kept_by_demand
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
+from placement_service.heuristic.budget_room import BudgetRoom
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.victim_prices import Prices, requirements_of_demands
@@ -76,6 +77,7 @@ class VictimPlan:
             for base in () if gang.home else gang.rests_on:
                 self.based[base].append(gang.index)
         self.prices = Prices(self.problem, plan)
+        self.budgets = BudgetRoom(self.problem, plan)
         #: `Problem.request`, to be read one by one.
         self.requests: list[list[int]] = self.problem.request.tolist()
         self._requirement_of: dict[GangIdx, list[int]] = {}
@@ -131,6 +133,7 @@ class VictimPlan:
                 queues.charge(gang, after)
                 self._count(self._losses, index, before, -1)
                 self._count(self._losses, index, after)
+                self.budgets.change(gang, before, after)
                 away = _is_away(gang, after)
                 (self.away.add if away else self.away.discard)(index)
                 # A gang that was moved stays where it is now.

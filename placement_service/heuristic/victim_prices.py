@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import GangIdx, NodeIdx
-from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.plan import Plan, Units, home_plan
 from placement_service.formulation.problem import Demand, Gang, Problem
+from placement_service.heuristic.budget_room import BudgetRoom
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 Floats = NDArray[np.float64]
@@ -104,6 +105,7 @@ class Prices:
         self._least = np.array(least, dtype=np.int64)
         self._units = np.zeros(len(homes), dtype=np.int64)
         self._bases = {g.base for g in problem.gangs if g.home}
+        budgets = BudgetRoom(problem, home_plan(problem))
         ranks = {p: r for r, p in enumerate(sorted({g.priority for g in problem.gangs if g.home}))}
         #: Whether pods that leave their node run elsewhere.
         self._moves = any(g.keeps for g in problem.gangs)
@@ -121,7 +123,8 @@ class Prices:
                 rank = min(ranks[g.priority], 20)
                 if not g.keeps:
                     self.value[g.index] = max(1, g.value) / UNITS_PER_GPU * NEXT_RANK**rank
-                if g.index not in self._bases and not g.only_extras:
+                bound = g.index in self._bases or g.only_extras
+                if not bound and budgets.allow(budgets.pods(g, g.home)):
                     # A moved gang still runs, so its priority does not count.
                     self._priority[g.index] = NOBODYS if g.keeps else g.priority
                 self.see(g.index, plan.get(g.index, ()))
