@@ -76,6 +76,13 @@ class _Units(NamedTuple):
         ceiling: Ints = np.minimum(wanted, UNLIMITED).astype(np.int64)
         return ceiling
 
+    def in_steps(self, room: Ints) -> Ints:
+        """Room on nodes [N, R] less what is beyond a multiple of what all units ask for multiples
+        of: without it nodes are alike on which the same fits.
+        """
+        steps: Ints = np.gcd.reduce(self.request, axis=0)
+        return room - room % steps
+
     def fitting(
         self, room: Ints, eligible: Bools, most_patterns: int, most_steps: int, until: float
     ) -> _Fits:
@@ -113,7 +120,7 @@ def classify(
     rows = np.array(pod_classes, dtype=np.int64)
     used = np.flatnonzero(problem.request[rows].any(axis=0))
     units = _Units(problem.request[np.ix_(rows, used)], sorts_of(problem, pod_classes), demand)
-    room = np.minimum(free[np.ix_(nodes, used)], units.ceiling())
+    room = units.in_steps(np.minimum(free[np.ix_(nodes, used)], units.ceiling()))
     eligible = problem.eligible[np.ix_(rows, nodes)].T
     # Nodes of which all that matters is equal are looked at once.
     places = [problem.levels[i].place_of[nodes] for i in levels]
@@ -131,6 +138,8 @@ def classify(
     number: dict[object, int] = {}
     for i, key, limit in zip(first, keys, limits, strict=True):
         if key not in known:
+            if time.monotonic() > until:
+                raise OutOfTime
             most = highest[key]
             steps = parameters.steps_per_pattern * most
             known[key] = units.fitting(room[i], eligible[i], most, steps, until)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -25,16 +26,25 @@ def cluster(nodes: int) -> Scenario:
     return Scenario(" ".join(f"x{i}=8" for i in range(nodes)))
 
 
-def classes_of(nodes: int, until: float = math.inf) -> tuple[NodeClass, ...]:
-    """Classes of nodes alike, with pods of all pod classes to place on them."""
+def classes_of(
+    nodes: int,
+    until: float = math.inf,
+    shapes: Sequence[tuple[int, int]] = SHAPES,
+    more_cpu: Sequence[int] = (0,),
+) -> tuple[NodeClass, ...]:
+    """Classes of nodes alike, but for some more CPU in thousandths of a core, with pods of all pod
+    classes to place on them.
+    """
     scenario = cluster(nodes)
-    for i, (gpus, cpus) in enumerate(SHAPES):
+    for i, (gpus, cpus) in enumerate(shapes):
         scenario = scenario.gang(f"g{i}", Group("w", pods=50, gpus=gpus, cpus=cpus))
     problem = formulate(scenario.snapshot(), POLICY)
     pod_classes = list(range(problem.class_count))
+    free = problem.free.copy()
+    free[:, problem.columns.index("cpu")] += more_cpu
     return classify(
         problem,
-        problem.free,
+        free,
         np.arange(nodes),
         pod_classes,
         [50] * len(pod_classes),
@@ -57,6 +67,16 @@ def test_many_nodes_alike_are_one_class_though_many_patterns_fill_them(
 def test_no_pattern_is_sought_once_time_is_up() -> None:
     with pytest.raises(OutOfTime):
         classes_of(40, until=0.0)
+
+
+def test_no_pattern_is_sought_once_time_is_up_though_few_are_found_for_each_node() -> None:
+    with pytest.raises(OutOfTime):
+        classes_of(40, until=0.0, shapes=[(1, 2)], more_cpu=[1000 * i for i in range(-40, 0)])
+
+
+def test_room_that_no_pod_uses_tells_no_nodes_apart() -> None:
+    # All pods ask for whole cores.
+    assert len(classes_of(40, more_cpu=range(-960, -920))) == 1
 
 
 def test_nodes_are_filled_to_the_brim_in_two_resources() -> None:
