@@ -380,6 +380,26 @@ def test_expand_prints_what_grove_would_create(call: Call, tmp_path: Path) -> No
     assert "&id" not in done.stdout
 
 
+def test_expand_prints_json_and_a_line_for_each_gang(call: Call) -> None:
+    done = call("expand", "-f", "-", "-o", "json", stdin=SET)
+    kinds = [one["kind"] for one in json.loads(done.stdout)["items"]]
+    assert kinds == ["PodGang", "Pod", "Pod"]
+    assert call("expand", "-f", "-", "-o", "json", stdin=done.stdout).stderr == (
+        "placementctl: warning: there is no PodCliqueSet to expand\n"
+    )
+    done = call("expand", "-f", "-", "-o", "table", stdin=SET)
+    assert done.stdout == "ml/serve-0  serve-0-worker 2 (min 2)\n"
+
+
+@pytest.mark.parametrize("command", ["expand -f {file}", "diff {file} {file}", "replay {file}"])
+def test_every_command_takes_what_all_take(call: Call, tmp_path: Path, command: str) -> None:
+    alike = "--server localhost:1 --time-limit 5s --policy none --as-of 2026-11-01T00:00:00Z"
+    arguments = command.format(file=tmp_path / "none").split()
+    done = call(*arguments, *alike.split(), "--strict", "-o", "json")
+    assert done.returncode == 2
+    assert "none: cannot be read" in done.stderr
+
+
 def test_what_expand_prints_can_be_planned(
     call: Call, cluster: str, server: ScriptedServer
 ) -> None:

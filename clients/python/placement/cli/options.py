@@ -299,6 +299,29 @@ what_if = _bundle(
 what_if_changes = _bundle(WhatIf, "what_if", lambda _: iter(()), *_changes)
 
 
+_AS_ALL_TAKE: Final = {
+    "--server": _Type("address", address),
+    "--time-limit": _Type("duration", duration),
+    "--policy": click.Path(),
+    "--as-of": _Type("time", moment),
+    "--strict": None,
+}
+
+
+def without_effect(*names: str) -> Callable[[Callback], Callback]:
+    """Options that all commands take, where they have nothing to do: a script gives them alike."""
+
+    def decorate(command: Callback) -> Callback:
+        for name in names:
+            kind = _AS_ALL_TAKE[name]
+            command = click.option(
+                name, type=kind, is_flag=kind is None, hidden=True, expose_value=False
+            )(command)
+        return command
+
+    return decorate
+
+
 def gang(*, required: bool) -> Callable[[Callback], Callback]:
     """``--gang``: the gang that is asked about."""
     return click.option(

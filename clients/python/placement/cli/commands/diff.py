@@ -24,6 +24,7 @@ _MOST_MOVED = 20
 @click.command("diff", cls=Command, epilog=_EXAMPLES)
 @click.argument("before", type=click.Path(allow_dash=True))
 @click.argument("after", type=click.Path(allow_dash=True))
+@options.without_effect("--server", "--time-limit", "--policy", "--strict", "--as-of")
 @options.output("table", "wide", "name", "json", "yaml", "html")
 def command(before: str, after: str, output: str) -> None:
     """Show how answer AFTER differs from answer BEFORE: gangs won, lost and moved."""

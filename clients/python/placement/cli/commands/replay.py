@@ -33,6 +33,7 @@ Examples:
     help="The answer to compare with, as -o json prints it.",
 )
 @options.service
+@options.without_effect("--strict", "--as-of")
 @options.output("table", "json", "yaml")
 def command(dump: str, answer: str | None, service: Service, output: str) -> None:
     """Compute the saved request in DUMP again, and compare the answers.
