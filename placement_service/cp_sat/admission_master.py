@@ -251,9 +251,10 @@ class AdmissionMaster:
         effort: float,
         direct: bool = False,
         near: bool = False,
+        by_lp: bool = False,
     ) -> Answer:
         """Optimise one goal; the answer has no plan, `gangs` and `layout` are a target. See
-        `optimise` of `direct` and `near`.
+        `optimise` of `direct`, `near` and `by_lp`.
         """
         # One worker with full linearisation closes these models, mostly; without preparations less
         # of it is better. Two workers leave some bounds at the trivial value, as measured. Without
@@ -269,6 +270,7 @@ class AdmissionMaster:
             brief=True,
             direct=direct,
             near=near,
+            by_lp=by_lp,
         )
         if isinstance(found, Answer):
             return found

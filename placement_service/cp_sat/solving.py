@@ -95,6 +95,7 @@ def optimise(
     brief: bool = False,
     direct: bool = False,
     near: bool = False,
+    by_lp: bool = False,
 ) -> Found | Answer:
     """Optimise one goal, or find anything without one; an answer when nothing was found.
 
@@ -104,7 +105,8 @@ def optimise(
     OR-tools 9.15 aborts on some small models with them.) `linear` is how much of the model goes
     into linear relaxations. A `brief` solve skips preparations that take as long as small models
     need, a `direct` one all of them. Where the best is likely `near` its bound the search comes
-    from there: that is sooner over, but on the way nothing is found.
+    from there: that is sooner over, but on the way nothing is found. Where the linear relaxation
+    says nearly all, a search `by_lp` that follows it is sooner over.
     """
     solver = cp_model.CpSolver()
     if brief:
@@ -114,6 +116,9 @@ def optimise(
     if direct:
         solver.parameters.cp_model_presolve = False
     solver.parameters.use_objective_lb_search = near
+    if by_lp:
+        solver.parameters.search_branching = cp_model.LP_SEARCH
+        solver.parameters.exploit_all_lp_solution = True
     if portfolio:
         solver.parameters.num_workers = PORTFOLIO_WORKERS
     else:

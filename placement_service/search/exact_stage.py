@@ -22,6 +22,8 @@ from placement_service.search.lexicographic import descend
 
 def settle_exact(state: State) -> None:
     """Better plans and better bounds of all goals, where the problem is small."""
+    if state.left <= 0:
+        return
     problem, p = state.problem, state.parameters
     gangs = [g for g in problem.gangs if g.placeable and (g.pending or g.extras)]
     everywhere = np.arange(problem.node_count)
@@ -31,7 +33,7 @@ def settle_exact(state: State) -> None:
     )
     size = size_of(problem, gangs, everywhere)
     most = p.exact_polish_variables if state.proven else p.exact_variables
-    if not gangs or (state.proven and not polish) or size > most or state.left <= 0:
+    if not gangs or (state.proven and not polish) or size > most:
         return
     state.phase = "exact"
     # What takes half of the time to build is not solved in the other half.

@@ -63,7 +63,7 @@ def least_torn(state: State, level: int, *, wide: bool) -> Torn | None:
     # worth as much do with fewer domains.
     with master.admitting(state.target):
         brief = p.place_torn_brief_effort
-        answer = _fewest(state, asked, effort=brief, direct=True)
+        answer = _fewest(state, asked, effort=brief, direct=True, by_lp=True)
     if not answer.proven or answer.value is None:
         return None
     torn = master.torn
@@ -116,7 +116,9 @@ def _question(state: State, level: int, *, wide: bool, alone: bool = False) -> _
     return _Question(master, terms, at)
 
 
-def _fewest(state: State, asked: _Question, *, effort: float, direct: bool) -> Answer:
+def _fewest(
+    state: State, asked: _Question, *, effort: float, direct: bool, by_lp: bool = False
+) -> Answer:
     return asked.master.solve(
         asked.terms,
         maximize=False,
@@ -124,6 +126,7 @@ def _fewest(state: State, asked: _Question, *, effort: float, direct: bool) -> A
         effort=effort,
         direct=direct,
         near=direct,
+        by_lp=by_lp,
     )
 
 
