@@ -56,6 +56,14 @@ def test_a_request_is_read_alone_from_a_folder_or_standard_input_as_well(
     assert call("plan", "-f", "-", stdin=OBJECTS).returncode == 0
 
 
+def test_changes_to_a_base_are_no_question(call: Call, tmp_path: Path) -> None:
+    saved = tmp_path / "request.json"
+    saved.write_text('\ufeff{"gangs": [], "base": {"digest": "sha256:0"}}')
+    done = call("plan", "-f", str(saved))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{saved}: base: the request holds changes to a snapshot" in done.stderr
+
+
 @pytest.mark.parametrize("origin", ["folder", "folder/request.json", "-"])
 def test_a_request_beside_other_files_is_told_of(
     call: Call, cluster: str, tmp_path: Path, origin: str

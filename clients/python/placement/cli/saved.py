@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -71,18 +72,17 @@ def read_saved(path: str) -> ComputePlacementRequest | None:
     Raises ValueError when it is a request with mistakes, OSError when it cannot be read.
     """
     content = read_file(path)
-    if path.endswith(".binpb"):
-        try:
-            request = ComputePlacementRequest.FromString(content)
-        except DecodeError as error:
-            raise ValueError("is not a saved request") from error
-        put_templates_inside(request)
-        return request
-    return parse_saved(content)
+    if not path.endswith(".binpb"):
+        return parse_saved(content)
+    try:
+        return _whole(ComputePlacementRequest.FromString(content))
+    except DecodeError as error:
+        raise ValueError("is not a saved request") from error
 
 
 def parse_saved(content: bytes) -> ComputePlacementRequest | None:
     """The request in JSON; None when it holds something else. Raises ValueError as above."""
+    content = content.removeprefix(codecs.BOM_UTF8)
     if not _MAY_BE_REQUEST.match(content):
         return None
     try:
@@ -92,9 +92,14 @@ def parse_saved(content: bytes) -> ComputePlacementRequest | None:
     if not is_request(body):
         return None
     try:
-        request = json_format.ParseDict(body, ComputePlacementRequest())
+        return _whole(json_format.ParseDict(body, ComputePlacementRequest()))
     except json_format.ParseError as error:
         raise ValueError(f"is not a saved request: {' '.join(str(error).split())}") from error
+
+
+def _whole(request: ComputePlacementRequest) -> ComputePlacementRequest:
+    if request.HasField("base"):
+        raise ValueError("base: the request holds changes to a snapshot that is not in the file")
     put_templates_inside(request)
     return request
 
