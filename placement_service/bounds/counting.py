@@ -167,7 +167,9 @@ class Counting:
         bound: set[int] = set()
         tree = self.topology.tree(gang)
         for part in tree.bound_by(lambda r: self.within(r, level)) if tree and level >= 0 else ():
-            inside = sorted({requirement_of[d] for d in part.demands} & content.keys())
+            mine = set(part.demands)
+            touched = {requirement_of[d] for d in mine} & content.keys()
+            inside = sorted(i for i in touched if mine.issuperset(gang.requirements[i].demands))
             if inside:
                 found.append(PartTimes(tuple(content[i] for i in inside), 1))
                 bound.update(inside)

@@ -22,6 +22,7 @@ from placement_service.formulation.ruled_pods import (
     binds_what_comes,
     can_be_divided,
     has_many_homes,
+    may_come_together,
 )
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
@@ -89,7 +90,7 @@ class StayingGangs:
         self.misplaced = out_of_place(with_all_terms(bare) if moves else bare)
         self._by_pods = {_MISPLACED: self.misplaced}
         self._many_terms = has_many_terms(bare)
-        self._many_homes = has_many_homes(bare)
+        self._many_homes = has_many_homes(bare, self._nodes)
         if moves:
             self._by_pods[_UNWELCOME] = unwelcome(bare)
 
@@ -137,7 +138,8 @@ class StayingGangs:
                 yield Protection(f"has pods {rule}", f"have pods {rule}")
         for words, among in self._by_pods.items():
             yield from words.of(sum(pod.name in among for pod, _ in pods))
-        if not in_place and not keeps_its_levels(gang, self._nodes):
+        together = self._moves and not self._many_homes and may_come_together(gang)
+        if not (in_place or together or keeps_its_levels(gang, self._nodes)):
             said = "run in one domain of a level that"
             yield Protection(f"does not {said} it requires", f"do not {said} they require")
         if self._moves and adds_topology(gang, self._growing):

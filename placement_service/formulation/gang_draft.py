@@ -80,6 +80,7 @@ class GangDraft:
             if not minimums or GroupOf(index, h.group) in prepared.comes
         }
         self._comes = prepared.comes
+        self._is_scattered = index in prepared.scattered
         created = as_of if gang.created is None else gang.created
         self._waited = 0 if as_of is None or created is None else max(0, as_of - created)
         self.gang = gang
@@ -139,7 +140,8 @@ class GangDraft:
                 member = Member(GroupIdx(i), PodSetIdx(k), 1)
                 self._demands.append(_DemandDraft(pod_class, len(pod_set.pods), (member,)))
             mine = tuple(range(first, len(self._demands)))
-            self._of_group[i] = list(mine)
+            # Those that come stand first.
+            self._of_group[i] = list(mine[:1] if self._is_scattered else mine)
             if mine:
                 # Of pods that stay or come each runs once.
                 once = GroupOf(self.index, i) in self._comes

@@ -36,8 +36,9 @@ class Prepared:
     case. `only_stays` are sets of one pod that has
     devices which its node gives nobody now: it is at home where it stays, and not where its gang
     moves. So are the pods at home of a group in `comes`, which names the set that is the same pods
-    where they come (see `ruled_pods`). `tied` are sets of one pod where a gang that stays or moves
-    whole has several pods with devices on the node: columns count what they hold there together.
+    where they come (see `ruled_pods`); of `scattered` gangs only these are in scopes. `tied` are
+    sets of one pod where a gang that stays or moves whole has several pods with devices on the
+    node: columns count what they hold there together.
     `closed` are nodes, by their rows, that the waiting pods of a set do not get: gangs hold them
     that may not be evicted for these pods. `held` is what the pods of a set have at home where that
     is not what they ask for.
@@ -62,6 +63,7 @@ class Prepared:
     homes: tuple[Assignment, ...] = ()
     minimums: Mapping[GroupOf, int] = field(default_factory=dict)
     comes: Mapping[GroupOf, int] = field(default_factory=dict)
+    scattered: frozenset[int] = frozenset()
     only_extras: frozenset[int] = frozenset()
     only_stays: frozenset[SetOf] = frozenset()
     tied: frozenset[SetOf] = frozenset()

@@ -1,12 +1,16 @@
-"""Running pods whose rules bind them only where they come: required affinity, and spread.
+"""Running pods whose rules bind them only where they come.
 
-A pod that stays where it is need not keep such a rule any more, and one that moves has to. So where
-gangs are moved, a pod set with such rules becomes several of the same pods:
+A pod that stays where it is need not keep its required affinity or be spread any more, and one that
+moves has to. So where gangs are moved, a pod set with such rules becomes several of the same pods:
 
     one for all nodes      the pods where they come, with all their rules
     one for each home      the pods that stay there, without these; they are nowhere else
 
 As many of them run as did before. To the rules of others both are pods as any.
+
+The same goes for a gang that runs in several domains of a level that it requires: only the pods
+that come are in its scopes. That is so where it has no extras and none of its pods waits, so that
+it stays or moves whole.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from placement_service.entities.request import (
     PodTemplate,
     Snapshot,
 )
+from placement_service.formulation.running_topology import RunningOn, keeps_its_levels
 
 #: Homes of such pods up to which their gangs are moved: each is a kind of pods for every model.
 MOST_HOMES = 500
@@ -33,38 +38,55 @@ def binds_what_comes(template: PodTemplate) -> bool:
     return bool(template.required_affinity or template.spread_constraints)
 
 
+def bound_sets(gang: PodGang) -> Iterator[PodSet]:
+    """The pod sets of running pods."""
+    return (s for group in gang.groups for s in group.pod_sets if s.bound_pods)
+
+
 def ruled_sets(gang: PodGang) -> Iterator[PodSet]:
-    """The pod sets of running pods with such rules."""
-    return (
-        s
-        for group in gang.groups
-        for s in group.pod_sets
-        if s.bound_pods and binds_what_comes(s.template)
-    )
+    """The pod sets of running pods with such rules of their own."""
+    return (s for s in bound_sets(gang) if binds_what_comes(s.template))
 
 
 def can_be_divided(gang: PodGang) -> bool:
     """Whether its pods with such rules can be told by their homes alone; so can all where it has
     none.
     """
-    if not any(ruled_sets(gang)):
-        return True
-    return all(_is_simple(s.bound_pods) for group in gang.groups for s in group.pod_sets) and all(
-        sum(bool(s.bound_pods) for s in group.pod_sets) == 1
-        for group in gang.groups
-        if any(s.bound_pods and binds_what_comes(s.template) for s in group.pod_sets)
+    return not any(ruled_sets(gang)) or (
+        _are_simple(gang)
+        and all(
+            sum(bool(s.bound_pods) for s in group.pod_sets) == 1
+            for group in gang.groups
+            if any(s.bound_pods and binds_what_comes(s.template) for s in group.pod_sets)
+        )
     )
+
+
+def may_come_together(gang: PodGang) -> bool:
+    """Whether a gang that breaks its required levels where it runs can be told to keep them where
+    it moves.
+    """
+    return _are_simple(gang) and all(
+        group.running_count == group.min_replicas
+        and not group.pending_count
+        and sum(bool(s.bound_pods) for s in group.pod_sets) <= 1
+        for group in gang.groups
+    )
+
+
+def _are_simple(gang: PodGang) -> bool:
+    return all(_is_simple(s.bound_pods) for group in gang.groups for s in group.pod_sets)
 
 
 def _is_simple(pods: tuple[BoundPod, ...]) -> bool:
     return all(pod.held is None and not pod.devices for pod in pods)
 
 
-def has_many_homes(snapshot: Snapshot) -> bool:
-    """Whether pods with such rules run in so many places that none of them is moved."""
+def has_many_homes(snapshot: Snapshot, nodes: RunningOn) -> bool:
+    """Whether such pods run in so many places that none of them is moved."""
     homes = 0
     for gang in snapshot.gangs:
-        for s in ruled_sets(gang):
+        for s in bound_sets(gang) if not keeps_its_levels(gang, nodes) else ruled_sets(gang):
             homes += len({pod.node for pod in s.bound_pods})
     return homes > MOST_HOMES
 

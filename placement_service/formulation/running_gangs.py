@@ -71,7 +71,12 @@ from placement_service.formulation.open_gangs import (
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.reclaim_limits import with_reclaim_limits
 from placement_service.formulation.reclaim_ways import all_come_both_ways
-from placement_service.formulation.ruled_pods import can_be_divided, has_many_homes, ruled_sets
+from placement_service.formulation.ruled_pods import (
+    can_be_divided,
+    has_many_homes,
+    may_come_together,
+    ruled_sets,
+)
 from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import (
     has_many_terms,
@@ -124,7 +129,10 @@ def open_running_gangs(
         opened = Prepared(snapshot)
     elif moves:
         young = {i for i in chosen if rights.keeps_its_minimum(snapshot.gangs[i])}
-        opened = replace(open_for_moves(snapshot, policy, chosen), only_extras=frozenset(young))
+        on = RunningOn.of(snapshot.columns)
+        scattered = frozenset(i for i in chosen if not keeps_its_levels(snapshot.gangs[i], on))
+        opened = open_for_moves(snapshot, policy, chosen, scattered)
+        opened = replace(opened, only_extras=frozenset(young))
     else:
         # Together gangs may not reclaim as much as each may alone: bounds are about the latter.
         strict = EvictionRights(snapshot, policy, otherwise=otherwise)
@@ -221,7 +229,7 @@ def _able(
     if moves:
         staying |= unwelcome(snapshot)
     keeps_apart = moves and has_many_terms(snapshot)
-    in_many_places = moves and has_many_homes(snapshot)
+    in_many_places = moves and has_many_homes(snapshot, nodes)
     reserved = {reservation.node for reservation in snapshot.reservations}
     for index, gang in enumerate(snapshot.gangs):
         if (
@@ -245,7 +253,11 @@ def _able(
             and (not moves or can_be_divided(gang))
             and _tells_devices(gang, nodes, policy)
             and not (overbooked and any(p.node in overbooked for p in running(gang)))
-            and (stays_in_place(gang, moves=moves) or keeps_its_levels(gang, nodes))
+            and (
+                stays_in_place(gang, moves=moves)
+                or keeps_its_levels(gang, nodes)
+                or (moves and not in_many_places and may_come_together(gang))
+            )
             and _is_let_go(gang, snapshot)
         ):
             yield index

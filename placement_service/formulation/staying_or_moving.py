@@ -46,8 +46,12 @@ MOST_AGAIN = 20
 MOST_NODES = 200
 
 
-def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -> Prepared:
-    """The snapshot with the chosen gangs open: all their pods run, wherever that is."""
+def open_for_moves(
+    snapshot: Snapshot, policy: Policy, chosen: frozenset[int], scattered: frozenset[int]
+) -> Prepared:
+    """The snapshot with the chosen gangs open: all their pods run, wherever that is. Those that are
+    `scattered` break their required levels where they run.
+    """
     row = snapshot.columns.row_of
     devices = _Devices(
         snapshot.columns, policy, requires_partition(snapshot), wants_network(snapshot)
@@ -72,7 +76,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
             sets: list[PodSet] = []
             for s in devices.sets(group):
                 freed.add(s, s.bound_pods)
-                if binds_what_comes(s.template):
+                if i in scattered or binds_what_comes(s.template):
                     coming, staying = divided(s)
                     comes[GroupOf(i, r)] = len(sets)
                     # Those that come stand first: a gang is placed anew with these.
@@ -120,6 +124,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
         tuple(homes),
         minimums,
         comes=comes,
+        scattered=scattered,
         only_stays=frozenset(only_stays),
         tied=frozenset(tied),
         held=held,

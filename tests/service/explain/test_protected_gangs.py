@@ -376,7 +376,8 @@ def test_extras_of_a_gang_that_may_be_disturbed_wait_for_the_same_reason(
 
 def test_a_gang_that_does_not_keep_its_levels_where_it_runs_says_so() -> None:
     scenario = Scenario("r1: x1=4/8 | r2: x2=0/8")
-    scenario = scenario.gang("old", old("old", "x1", "x2", gpus=4), pack="rack")
+    extra = replace(old("old", "x1", "x2", gpus=4), min=1)
+    scenario = scenario.gang("old", extra, pack="rack")
     *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8), EvictionPolicy.REPACK)
     assert reason.message == (
         "gang old (priority 0) does not run in one domain of a level that it requires; without it "

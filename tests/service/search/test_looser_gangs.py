@@ -75,7 +75,9 @@ ODD = {
     ),
     "nodes that would not take it again": halves({"select": {"kind": "gone"}}),
     "a port that its node does not list": halves({"ports": (80,)}),
-    "two racks where one is required": halves(told=("x1", "x3"), pack="rack"),
+    "two racks where one is required, and an extra": halves(
+        {"min": 1}, told=("x1", "x3"), pack="rack"
+    ),
     "a queue that is not there": halves(queue="gone"),
     "pods that lack": with_waiting(halves(), 2),
     "pods that lack, and two racks where one is required": with_waiting(

@@ -8,6 +8,7 @@ import pytest
 
 from placement_service.entities.request import (
     HOSTNAME,
+    PackingScope,
     PodAffinityTerm,
     PodGang,
     RunningPod,
@@ -102,6 +103,25 @@ def test_a_gang_moves_only_as_far_as_its_pods_stay_spread(skew: int, moved: int)
     question = replace(question, gangs=(old, urgent()), running_pods=listed(old))
     result = answer(question, REPACK)
     assert len(result.evictions) == len(result.bindings) == moved
+    assert result.solution.proven
+
+
+@pytest.mark.parametrize(("room", "moved"), [(4, ["old", "old"]), (6, [])])
+def test_a_gang_that_breaks_its_required_rack_moves_whole_into_one(
+    room: int, moved: list[str]
+) -> None:
+    """It runs in two racks; both of its pods fit into the third, or only one of them."""
+    old = replace(
+        running("old", "n0", "n1", gpus=2),
+        packing_scopes=(PackingScope("all", ("worker",), "rack"),),
+    )
+    fixed = replace(running("fixed", "n1", gpus=6), not_preemptible=True)
+    question = racks(2, 8, room)
+    question = replace(question, gangs=(old, fixed, urgent()), running_pods=listed(old, fixed))
+    result = answer(question, REPACK)
+    assert result.evicted() == moved
+    assert len({e.to_node for e in result.evictions}) == bool(moved)
+    assert len(result.bindings) == bool(moved)
     assert result.solution.proven
 
 
