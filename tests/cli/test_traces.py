@@ -57,6 +57,24 @@ def test_what_fails_on_a_machine_of_ray_is_told_as_here(
     assert "the service at localhost:1 could not answer: unavailable" in captured.err
 
 
+def test_a_column_that_is_not_read_is_told(
+    question: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("submit,duration,pods,gpus,priorty\n0,1,1,1,5\n")
+    assert main([*question, "--strict"]) == Status.WRONG_INPUT
+    told = f"{jobs}: priorty: is no column of a trace; is priority meant?"
+    assert f"placementctl: {told}" in capsys.readouterr().err
+    assert main(question) == Status.OK
+    captured = capsys.readouterr()
+    assert f"warning: {told}" in captured.err
+    warning, *_ = json.loads(captured.out)["warnings"]
+    assert warning["field"] == "priorty"
+    jobs.write_bytes(b"\xff")
+    assert main(question) == Status.WRONG_INPUT
+    assert f"{jobs}: is not text in UTF-8" in capsys.readouterr().err
+
+
 def test_a_failure_can_be_sent_to_another_machine() -> None:
     failure = wrong_input("one", "two")
     sent = pickle.loads(pickle.dumps(failure))

@@ -8,7 +8,15 @@ import pytest
 
 from placement import v1
 from placement.planning.planner import Ask
-from placement.planning.simulate import Job, Outcome, Run, each, read_jobs, simulate
+from placement.planning.simulate import (
+    Job,
+    Outcome,
+    Run,
+    columns_not_read,
+    each,
+    read_jobs,
+    simulate,
+)
 from tests.planning.clusters import node, request
 from tests.waiting import LONG
 
@@ -142,6 +150,14 @@ def test_a_trace_is_csv_with_a_header() -> None:
 def test_what_the_service_would_not_take_is_named_with_its_line(line: str, told: str) -> None:
     with pytest.raises(ValueError, match=f"line 2: .*{told}"):
         read_jobs(["name,submit,duration,pods,gpus,priority", line])
+
+
+def test_columns_that_mean_nothing_are_found_and_none_is_there_twice() -> None:
+    assert columns_not_read("name,submit,priorty,user") == {"priorty": "priority", "user": ""}
+    with pytest.raises(ValueError, match="the header has pods more than once"):
+        read_jobs(["submit,duration,pods,gpus,pods", "0,1,1,1,1"])
+    with pytest.raises(ValueError, match="line 2: holds more values than the header has columns"):
+        read_jobs(["submit,duration,pods,gpus", "0,1,1,1,5"])
 
 
 def test_every_wrong_line_of_a_trace_is_named() -> None:

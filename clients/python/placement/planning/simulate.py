@@ -15,8 +15,9 @@ import heapq
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from math import ceil
 from typing import Final, TypeVar
 
@@ -107,18 +108,27 @@ class Outcome:
         return waits[max(0, ceil(share * len(waits)) - 1)] if waits else None
 
 
+#: The columns of a trace.
+_COLUMNS: Final = tuple(column.name for column in fields(Job))
+
+
 def read_jobs(lines: Iterable[str]) -> tuple[Job, ...]:
     """The jobs of a trace in CSV, by arrival. Raises ValueError naming every wrong line."""
     rows = csv.DictReader(lines)
-    missing = {"submit", "duration", "pods", "gpus"} - set(rows.fieldnames or ())
+    columns = rows.fieldnames or ()
+    missing = {"submit", "duration", "pods", "gpus"} - set(columns)
     if missing:
         raise ValueError(f"the header lacks {', '.join(sorted(missing))}")
+    if repeated := sorted({c for c in columns if columns.count(c) > 1 and c in _COLUMNS}):
+        raise ValueError(f"the header has {', '.join(repeated)} more than once")
     jobs: list[Job] = []
     problems: list[str] = []
     names: set[str] = set()
     for row in rows:
         number = rows.line_num
         try:
+            if None in row:
+                raise ValueError("holds more values than the header has columns")
             job = _job(row, number)
             if job.name in names:
                 raise ValueError(f"name {job.name} is there more than once")
@@ -130,6 +140,13 @@ def read_jobs(lines: Iterable[str]) -> tuple[Job, ...]:
     if problems:
         raise ValueError("\n".join(problems))
     return tuple(sorted(jobs, key=lambda job: job.submit))
+
+
+def columns_not_read(header: str) -> dict[str, str]:
+    """The columns of a trace that mean nothing here, each with the one that may be meant."""
+    names = next(csv.reader([header]), [])
+    others = [name for name in names if name and name not in _COLUMNS]
+    return {n: next(iter(get_close_matches(n, _COLUMNS, 1, 0.75)), "") for n in others}
 
 
 def simulate(

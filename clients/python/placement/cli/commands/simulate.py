@@ -12,7 +12,7 @@ import click
 from placement.cli import options
 from placement.cli.asking import interrupts
 from placement.cli.every_mistake import Command
-from placement.cli.failures import complain, wrong_input
+from placement.cli.failures import complain, warn, wrong_input
 from placement.cli.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
@@ -72,20 +72,29 @@ def command(
     from placement.cli.reading import read_question, standard_input
     from placement.cli.simulations import as_data, as_text
     from placement.cli.traces import Ending, Trace
-    from placement.kubernetes import InputError
-    from placement.planning.simulate import read_jobs
+    from placement.kubernetes import InputError, Problem
+    from placement.planning.simulate import columns_not_read, read_jobs
 
     run = _everywhere(ray, workers)
     try:
-        with Path(jobs).open(encoding="utf-8-sig", newline="") as lines:
-            trace = read_jobs(lines)
+        lines = Path(jobs).read_text(encoding="utf-8-sig").splitlines(keepends=True)
+        trace = read_jobs(lines)
         further = {path: read_policy(path) for path in compare}
     except OSError as error:
         raise wrong_input(f"{jobs}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise wrong_input(f"{jobs}: is not text in UTF-8") from error
     except ValueError as error:
         raise wrong_input(*(f"{jobs}: {line}" for line in str(error).splitlines())) from error
     except InputError as error:
         raise wrong_input(*error.problems) from error
+    ignored = [
+        Problem(jobs, "", name, f"is no column of a trace{f'; is {near} meant?' if near else ''}")
+        for name, near in columns_not_read(lines[0]).items()
+    ]
+    if source.strict and ignored:
+        raise wrong_input(*ignored)
+    warn(ignored)
     question = read_question(source, policy=service.policy, what_if=what_if, stdin=standard_input())
     policies = {service.policy or "default": question.request.policy, **further}
     traces = [Trace(question.request, trace, policy, service) for policy in policies.values()]
@@ -98,7 +107,7 @@ def command(
     if output == "table":
         write_text(as_text(outcomes))
     else:
-        write_data(as_data(outcomes, question.warnings), output)
+        write_data(as_data(outcomes, (*ignored, *question.warnings)), output)
 
 
 def _everywhere(
