@@ -17,7 +17,7 @@ from placement.v1 import cluster_pb2, placement_service_pb2
 from placement_service.api import size, validation
 from placement_service.api.wire import cluster, nodes, workload
 from placement_service.api.wire.parts import inverse, unspecified
-from placement_service.api.wire.placements import binding_to_proto, parse_binding
+from placement_service.api.wire.placements import add_bindings, parse_binding
 from placement_service.api.wire.slices import canonical
 from placement_service.api.wire.times import duration, seconds, timestamp, whole_seconds
 from placement_service.entities.errors import InvalidRequest, SnapshotUnknown, Violation
@@ -113,10 +113,10 @@ def request_to_proto(request: Request) -> placement_service_pb2.ComputePlacement
         ),
         gangs=map(workload.gang_to_proto, request.snapshot.gangs),
         policy=_policy_to_proto(request.policy),
-        previous_placement=map(binding_to_proto, request.previous),
         validate_only=request.validate_only,
         label=request.label,
     )
+    add_bindings(message.previous_placement, request.previous)
     if request.time_limit_seconds is not None:
         message.time_limit.CopyFrom(duration(request.time_limit_seconds))
     return message
