@@ -119,6 +119,8 @@ class EvictionRights:
         self._above_limits = above_limits(snapshot, policy) if moves else {}
         self.in_turn = False
         self._turn_queues: dict[tuple[int, str, bool], frozenset[str]] = {}
+        #: The class of each gang that was asked for, told by its identity: it is often asked for.
+        self._classes: dict[int, tuple[PodGang, Victim]] = {}
         #: The classes of gangs that may be reclaimed.
         self._running = {
             self._by_run_time(gang)
@@ -280,12 +282,16 @@ class EvictionRights:
 
     def _by_run_time(self, gang: PodGang) -> Victim:
         """The class that a gang has as a whole."""
-        return Victim(
-            gang.priority,
-            gang.queue if self._policy.eviction is EvictionPolicy.RECLAIM else "",
-            self._has_run(gang, gang.minimum_run_time),
-            self._has_run(gang, gang.minimum_run_time_before_reclaim),
-        )
+        known = self._classes.get(id(gang))
+        if known is None:
+            found = Victim(
+                gang.priority,
+                gang.queue if self._policy.eviction is EvictionPolicy.RECLAIM else "",
+                self._has_run(gang, gang.minimum_run_time),
+                self._has_run(gang, gang.minimum_run_time_before_reclaim),
+            )
+            known = self._classes[id(gang)] = gang, found
+        return known[1]
 
     def _has_run(self, gang: PodGang, minimum: int) -> bool:
         if not minimum or gang.start is None:
