@@ -139,7 +139,11 @@ class Freed:
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._amounts: dict[str, list[int]] = {}
+        #: What pods hold, told by its identity, and the nodes of those that hold it.
+        self._held: dict[int, tuple[Resources, list[int]]] = {}
+        self._resources: set[str] = set()
+        #: By resource what is left on each node, of those that were asked for.
+        self._amounts: dict[str, Ints] = {}
         self._ports: defaultdict[int, set[HostPort]] = defaultdict(set)
         #: By node and ComputeDomain the pods that leave it.
         self._of_domain: Counter[tuple[int, str]] = Counter()
@@ -147,34 +151,38 @@ class Freed:
     def add(self, pod_set: PodSet, pods: Iterable[BoundPod]) -> None:
         """These running pods of a set go; those on nodes that are not there leave nothing."""
         template, row_of = pod_set.template, self._nodes.row_of
-        alike: dict[int, tuple[Resources, list[int]]] = {}
-        at: list[int] = []
+        plain = not (template.host_ports or template.compute_domain)
+        self._amounts.clear()
         for pod in pods:
             row = row_of.get(pod.node)
-            if row is not None:
-                at.append(row)
-                held = pod.holds(template)
-                alike.setdefault(id(held), (held, []))[1].append(row)
-        for row in at if template.host_ports else ():
-            self._ports[row].update(template.host_ports)
-        for row in at if template.compute_domain else ():
-            self._of_domain[row, template.compute_domain] += 1
-        for held, rows in alike.values():
-            for resource, amount in held.items():
-                if resource not in self._amounts:
-                    self._amounts[resource] = [0] * len(self._nodes)
-                column = self._amounts[resource]
-                for row in rows:
-                    column[row] += amount
+            if row is None:
+                continue
+            held = pod.holds(template)
+            known = self._held.get(id(held))
+            if known is None:
+                known = self._held[id(held)] = held, []
+                self._resources.update(held)
+            known[1].append(row)
+            if plain:
+                continue
+            if template.host_ports:
+                self._ports[row].update(template.host_ports)
+            if template.compute_domain:
+                self._of_domain[row, template.compute_domain] += 1
 
     @property
     def resources(self) -> list[str]:
-        return sorted(self._amounts)
+        return sorted(self._resources)
 
     def of(self, resource: str) -> Ints:
         """What is left of a resource on each node [N]."""
         found = self._amounts.get(resource)
-        return np.zeros(len(self._nodes), np.int64) if found is None else np.array(found, np.int64)
+        if found is None:
+            found = self._amounts[resource] = np.zeros(len(self._nodes), np.int64)
+            for held, rows in self._held.values():
+                if resource in held:
+                    np.add.at(found, rows, held[resource])
+        return found
 
     def nodes(self) -> Nodes:
         """The nodes when all that go have gone."""
