@@ -12,7 +12,7 @@ ComputeDomain that no waiting pod is in simply avoids all pods in others: that i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -76,7 +76,11 @@ def open_for_evictions(
     room = _Room(snapshot, chosen, rights, shares=shares)
     wishes = KeptWishes(snapshot, chosen)
     row = snapshot.columns.row_of
-    terms = {pod.name: pod.required_anti_affinity for pod in snapshot.running_pods}
+    terms = {
+        pod.name: pod.required_anti_affinity
+        for pod in snapshot.running_pods
+        if pod.required_anti_affinity
+    }
     wanted = {
         s.template.compute_domain
         for gang in snapshot.gangs
@@ -110,14 +114,7 @@ def open_for_evictions(
             sets: list[PodSet] = []
             for s in group.pod_sets:
                 template = room.charged(s.template, room.counts(gang, opens=True))
-                at_home: defaultdict[_Alike, list[Pod]] = defaultdict(list)
-                for pod in s.bound_pods:
-                    # Pods with devices of their own are not alike.
-                    own = pod.name if pod.devices else ""
-                    mine = terms.get(pod.name, ()) if terms else ()
-                    amounts = amounts_of(pod, s.template)
-                    alike_to = _Alike(pod.node, mine, own, pod.reservation, amounts)
-                    at_home[alike_to].append(Pod(pod.name))
+                at_home = _at_home(s, terms)
                 alone = s.template.compute_domain not in ("", *wanted)
                 for here, pods in at_home.items():
                     rules = (*here.terms, AVOIDS_ALL) if alone else here.terms
@@ -163,6 +160,23 @@ def open_for_evictions(
         exact=not any(map(room.holds_back, snapshot.reservations)),
         bounds_topology=wishes.are_exact,
     )
+
+
+def _at_home(s: PodSet, terms: Mapping[str, Terms]) -> Mapping[_Alike, list[Pod]]:
+    """The running pods of a set by their kind; `terms` are those of some pods."""
+    at_home: defaultdict[_Alike, list[Pod]] = defaultdict(list)
+    if not (terms or any([p.devices or p.reservation or p.held is not None for p in s.bound_pods])):
+        # Mostly only their nodes differ.
+        at: dict[str, list[Pod]] = {}
+        for pod in s.bound_pods:
+            at.setdefault(pod.node, []).append(Pod(pod.name))
+        return {_Alike(node, (), "", "", None): pods for node, pods in at.items()}
+    for pod in s.bound_pods:
+        # Pods with devices of their own are not alike.
+        own = pod.name if pod.devices else ""
+        mine, amounts = terms.get(pod.name, ()), amounts_of(pod, s.template)
+        at_home[_Alike(pod.node, mine, own, pod.reservation, amounts)].append(Pod(pod.name))
+    return at_home
 
 
 def _waiting(group: PodGroup) -> PodGroup:
