@@ -78,6 +78,19 @@ def test_elements_of_a_typed_list_may_leave_out_their_kind() -> None:
     assert names(objects) == ["Pod ml/a"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"apiVersion": "v1", "kind": "NodeList", "items": {"a": "b"}},
+        {"apiVersion": "v1", "kind": "List", "items": "x"},
+        {"apiVersion": "v1", "kind": "List"},
+    ],
+)
+def test_a_list_without_items_is_a_problem(body: dict[str, object]) -> None:
+    (problem,) = Objects.of([body]).problems
+    assert (problem.field, problem.message) == ("items", "must be a list")
+
+
 def test_lists_nest_and_may_be_empty() -> None:
     inner = {"apiVersion": "v1", "kind": "NodeList", "items": [node("n1")]}
     empty = {"apiVersion": "v1", "kind": "PodList", "items": None}

@@ -206,6 +206,10 @@ def collect(
             noted += missing
             continue
         kind = kind_of(version, name)
+        if kind is None and _is_list(str(version), str(name)):
+            # Else it would be taken apart by now.
+            noted.append(Problem(file, title, "items", "must be a list"))
+            continue
         if kind is None:
             unknown[str(name), str(version)] += 1
             continue
@@ -273,6 +277,11 @@ class _Slips:
                 text = f" ({more} more like it)" if more else ""
                 result.append(Problem(first.file, first.object, first.field, first.message + text))
         return result
+
+
+def _is_list(version: str, name: str) -> bool:
+    of = name.removesuffix("List")
+    return name == "List" or (of != name and kind_of(version, of) is not None)
 
 
 def is_request(body: object) -> bool:
