@@ -29,8 +29,9 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.running_topology import RunningOn, keeps_its_levels
 
-#: Homes of such pods up to which their gangs are moved: each is a kind of pods for every model.
-MOST_HOMES = 500
+#: Homes of such pods up to which their gangs are moved: each is a kind of pods for every model, and
+#: with more of them others that move are found later.
+MOST_HOMES = 50
 
 
 def binds_what_comes(template: PodTemplate) -> bool:
