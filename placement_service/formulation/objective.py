@@ -201,12 +201,14 @@ def report_plan(
 def worth_at_home(problem: Problem, every: Sequence[Goal]) -> Sequence[int]:
     """The value of each goal when nothing moves."""
     home = home_plan(problem)
-    return worth(problem, home).values if home else (0,) * len(every)
+    return worth(problem, home, every=tuple(every)).values if home else (0,) * len(every)
 
 
-def to_solution(problem: Problem, plan: Plan) -> Solution:
-    """As `report_plan`, of a greedy plan, with what is trivially proven."""
-    mine = worth(problem, plan)
+def to_solution(problem: Problem, plan: Plan, every: tuple[Goal, ...] = ()) -> Solution:
+    """As `report_plan`, of a greedy plan, with what is trivially proven; `every` are the goals,
+    where they are known.
+    """
+    mine = worth(problem, plan, every=every)
     bounds = trivial_bounds(mine.goals)
     home = worth_at_home(problem, mine.goals)
     return report_plan(

@@ -23,6 +23,8 @@ from placement_service.formulation.plan import (
     oldest_first,
 )
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.tiers import goals
+from placement_service.formulation.tiers.goal import Goal
 from placement_service.heuristic.joint_room import joint_room
 from placement_service.heuristic.lone_gang import settle
 from placement_service.heuristic.orders import (
@@ -76,7 +78,7 @@ def first_answer(
     builder = Builder(problem)
     builder.until = max(deadline, now + LEAST_SECONDS)
     hardest_first = orders(problem).hardest_first
-    home = home_plan(problem)
+    home, every = home_plan(problem), goals(problem)
 
     def enough(plan: Plan) -> bool:
         return minimums_only and all(is_placed(gang, plan) for gang in problem.pending)
@@ -86,12 +88,12 @@ def first_answer(
     if previous and not home and not enough(best):
         kept = builder.adopt(_earlier_plan(problem, previous))
         # Of equal plans the one that changes less.
-        best = _better(problem, builder.build(hardest_first, start=kept), best)
+        best = _better(problem, every, builder.build(hardest_first, start=kept), best)
     # The hardest first mostly admits more.
     several = len(problem.pending) > 1 and not is_large(problem)
     for order in (hardest_first, _own_nodes_first(builder, hardest_first)) if several else ():
         if order is not None and not enough(best) and time.monotonic() <= half:
-            best = _better(problem, best, builder.build(order, start=home))
+            best = _better(problem, every, best, builder.build(order, start=home))
     if home:
         # The gang with least choice first.
         narrowest = narrowest_first(problem)
@@ -104,7 +106,9 @@ def first_answer(
         turns = [narrowest, widest_first(problem) if several_move else in_turn]
         if several_move:
             # What counts most is who finds free nodes, so all are placed at once.
-            best = _better(problem, best, _jointly(builder, narrowest, soon=half, until=deadline))
+            best = _better(
+                problem, every, best, _jointly(builder, narrowest, soon=half, until=deadline)
+            )
         elif _asks_for_more(problem):
             turns.reverse()
         waits, begin_by = not _has_all(problem, best), builder.until
@@ -117,17 +121,17 @@ def first_answer(
                 found = _with_victims(builder, home, order, until=deadline, all_of_them=all_of_them)
             except NoTimeForAll:
                 continue
-            best, begin_by = _better(problem, best, found), half
+            best, begin_by = _better(problem, every, best, found), half
             waits = not enough(best) and (several_move or not _has_all(problem, best))
         if _has_all(problem, best):
-            return to_solution(problem, best)
+            return to_solution(problem, best, every)
     if home and time.monotonic() < deadline:
         opened = make_room(builder, best, in_turn, until=deadline)
         if opened is not best:
             plan = builder.build(hardest_first, start=opened)
             if budgets_hold(problem, plan):
-                best = _better(problem, best, plan)
-    return to_solution(problem, best)
+                best = _better(problem, every, best, plan)
+    return to_solution(problem, best, every)
 
 
 def _own_nodes_first(builder: Builder, order: Order) -> Order | None:
@@ -172,9 +176,11 @@ def _has_all(problem: Problem, plan: Plan) -> bool:
     return all(is_placed(g, plan) for g in problem.pending if not (g.home or g.begins_anew))
 
 
-def _better(problem: Problem, best: Plan, plan: Plan | None) -> Plan:
+def _better(problem: Problem, every: tuple[Goal, ...], best: Plan, plan: Plan | None) -> Plan:
     """The other plan if it is better than the best so far."""
-    return best if plan is None else max(best, plan, key=lambda p: worth(problem, p).rank)
+    return (
+        best if plan is None else max(best, plan, key=lambda p: worth(problem, p, every=every).rank)
+    )
 
 
 def _asks_for_more(problem: Problem) -> bool:

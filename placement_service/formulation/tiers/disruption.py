@@ -7,6 +7,7 @@ more of them better. What is reported is the difference to the plan in which not
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from placement_service.entities.solution import TierName
@@ -15,7 +16,7 @@ from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Fewest, GoalModel, Terms, V
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Disruption:
     """Minus the running pods of open gangs that stay at home."""
 
@@ -27,20 +28,32 @@ class Disruption:
     problem: Problem
 
     def value(self, plan: Plan) -> int:
-        return -sum(_pods(g, plan.get(g.index, ())) for g in self._open())
+        lost = 0
+        for gang in self._open:
+            units = plan.get(gang.index, ())
+            # Most gangs are as they were.
+            if units is not gang.home:
+                lost += pods_at_home(gang) - _pods(gang, units)
+        return lost - self._at_home
 
     def trivial_bound(self) -> int:
-        return -sum(map(pods_at_home, self._open()))
+        return -self._at_home
 
     def terms(self, model: GoalModel[V]) -> Terms[V] | None:
         kept = model.kept_pods()
         return None if kept is None else [(v, -weight) for v, weight in kept]
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
-        return [g for g in self._open() if _pods(g, plan.get(g.index, ())) < pods_at_home(g)]
+        return [g for g in self._open if _pods(g, plan.get(g.index, ())) < pods_at_home(g)]
 
+    @cached_property
     def _open(self) -> list[Gang]:
         return [g for g in self.problem.gangs if g.home]
+
+    @cached_property
+    def _at_home(self) -> int:
+        """All running pods of open gangs."""
+        return sum(map(pods_at_home, self._open))
 
 
 def goals(problem: Problem) -> tuple[Disruption, ...]:

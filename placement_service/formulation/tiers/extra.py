@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from placement_service.entities.request import ExtrasPolicy
 from placement_service.entities.solution import TierName
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Fewest, GoalModel, Terms, V
@@ -32,15 +33,26 @@ class Extra:
     priority: int | None
 
     def value(self, plan: Plan) -> int:
-        placed = ((self.problem.gangs[i], units) for i, units in plan.items())
-        return sum(
-            extras_in(g, units) + g.surplus
-            for g, units in placed
-            if (g.extras or g.surplus) and self._has(g)
-        )
+        found = 0
+        for gang in self._able:
+            units = plan.get(gang.index)
+            if units is not None:
+                at_home = units is gang.home and gang.index in self._at_home
+                extras = self._at_home[gang.index] if at_home else extras_in(gang, units)
+                found += extras + gang.surplus
+        return found
 
     def trivial_bound(self) -> int:
         return self._most
+
+    @cached_property
+    def _able(self) -> list[Gang]:
+        return [g for g in self.problem.gangs if (g.extras or g.surplus) and self._has(g)]
+
+    @cached_property
+    def _at_home(self) -> dict[GangIdx, int]:
+        """The extras of each gang that runs, where nothing moves: most gangs stay as they are."""
+        return {g.index: extras_in(g, g.home) for g in self._able if g.home}
 
     @cached_property
     def _most(self) -> int:
