@@ -106,7 +106,7 @@ def optimise(
     into linear relaxations. A `brief` solve skips preparations that take as long as small models
     need, a `direct` one all of them. Where the best is likely `near` its bound the search comes
     from there: that is sooner over, but on the way nothing is found. Where the linear relaxation
-    says nearly all, a search `by_lp` that follows it is sooner over.
+    says nearly all, a search `by_lp` follows it, and clauses are left as they are.
     """
     solver = cp_model.CpSolver()
     if brief:
@@ -118,7 +118,7 @@ def optimise(
     solver.parameters.use_objective_lb_search = near
     if by_lp:
         solver.parameters.search_branching = cp_model.LP_SEARCH
-        solver.parameters.exploit_all_lp_solution = True
+        solver.parameters.use_sat_inprocessing = False
     if portfolio:
         solver.parameters.num_workers = PORTFOLIO_WORKERS
     else:

@@ -63,7 +63,7 @@ def least_torn(state: State, level: int, *, wide: bool) -> Torn | None:
     # worth as much do with fewer domains.
     with master.admitting(state.target):
         brief = p.place_torn_brief_effort
-        answer = _fewest(state, asked, effort=brief, direct=True, by_lp=True)
+        answer = _fewest(state, asked, effort=brief, direct=True)
     if not answer.proven or answer.value is None:
         return None
     torn = master.torn
@@ -90,7 +90,8 @@ def wide_places(state: State, level: int) -> Torn | None:
     asked = _question(state, level, wide=True, alone=True)
     if asked is None:
         return None
-    # There is more to prepare than where no gang is wide.
+    # There is more to prepare than where no gang is wide, and places that a relaxation names are
+    # rarely those beside which all others find a block.
     effort = state.parameters.place_torn_effort
     answer = _fewest(state, asked, effort=effort, direct=False)
     if answer.bound is not None:
@@ -116,9 +117,7 @@ def _question(state: State, level: int, *, wide: bool, alone: bool = False) -> _
     return _Question(master, terms, at)
 
 
-def _fewest(
-    state: State, asked: _Question, *, effort: float, direct: bool, by_lp: bool = False
-) -> Answer:
+def _fewest(state: State, asked: _Question, *, effort: float, direct: bool) -> Answer:
     return asked.master.solve(
         asked.terms,
         maximize=False,
@@ -126,7 +125,7 @@ def _fewest(
         effort=effort,
         direct=direct,
         near=direct,
-        by_lp=by_lp,
+        by_lp=direct,
     )
 
 
