@@ -152,8 +152,18 @@ def _moved_again(prepared: Prepared, again: Iterable[Assignment]) -> Iterator[_L
     for key, nodes in slots.items():
         # The pods of a set stand in the order of the homes.
         pods = gangs[key.gang].groups[key.group].pod_sets[key.pod_set].pods
-        for pod, home, to in zip(pods, homes[key], nodes, strict=True):
+        for pod, home, to in zip(pods, homes[key], _near(homes[key], nodes), strict=True):
             yield _Lost(key.gang, pod.name, names[home], names[to])
+
+
+def _near(homes: Sequence[int], nodes: Sequence[int]) -> list[int]:
+    """These nodes in another order, so that as many as can be are where they are in `homes`."""
+    left, stay = Counter(nodes), []
+    for home in homes:
+        stay.append(left[home] > 0)
+        left[home] -= stay[-1]
+    others = left.elements()
+    return [home if stays else next(others) for home, stays in zip(homes, stay, strict=True)]
 
 
 def _moved(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import HOSTNAME
 from placement_service.entities.solution import TierName
 from placement_service.formulation.plan import Plan
@@ -36,7 +39,7 @@ class Fragmentation:
             if units == problem.gangs[index].home:
                 continue
             demands = problem.gangs[index].demands
-            at_home = {(h.demand, h.node): h.units for h in problem.gangs[index].home}
+            at_home = _at_home(problem, problem.gangs[index])
             for d, n, whole_count in units:
                 # Pods that stay at home touch no node that was whole.
                 count = whole_count - min(whole_count, at_home.get((d, n), 0))
@@ -72,6 +75,21 @@ class Fragmentation:
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
         return []
+
+
+def _at_home(problem: Problem, gang: Gang) -> Mapping[tuple[int, int], int]:
+    """The units of a gang that run, by demand and node; also of one that comes again, with other
+    devices, where these pods may be on their nodes again.
+    """
+    if not gang.begins_anew or problem.policy.eviction is not EvictionPolicy.REPACK:
+        return {(h.demand, h.node): h.units for h in gang.home}
+    running = problem.gangs[gang.anew_of]
+    demand_of = {member[:2]: d for d, one in enumerate(gang.demands) for member in one.members}
+    found = Counter[tuple[int, int]]()
+    for h in running.home:
+        member = running.demands[h.demand].members[0]
+        found[demand_of[member[:2]], h.node] += h.units
+    return found
 
 
 def goals(problem: Problem) -> tuple[Fragmentation, ...]:

@@ -74,6 +74,26 @@ def test_a_pod_moves_beside_another_one() -> None:
     assert found.solution.proven
 
 
+def test_a_pod_without_whole_gpus_that_stays_on_its_node_is_not_misplaced_anew() -> None:
+    """Each half of the node has a device with a small share."""
+    third = PodTemplate({PODS: 1}, device_share=DeviceShare(300, 300))
+    devices = tuple(
+        replace(d, used_milli=300, used_memory_milli=300) if d.index in (0, 4) else d
+        for d in node().devices
+    )
+    there = replace(node(), requested={PODS: 2}, devices=devices)
+    old = []
+    for name, at in (("a", 0), ("b", 4)):
+        gang = runs(name, (at,))
+        [group] = gang.groups
+        sets = (replace(group.pod_sets[0], template=third),)
+        old.append(replace(gang, groups=(replace(group, pod_sets=sets),)))
+    found = answer(Snapshot((there,), (*old, four())), REPACK)
+    assert len(found.bindings) == len(found.evictions) == 1
+    # The node of which the new gang uses whole GPUs counts, and the pod that moves does not.
+    assert found.tier(TierName.FRAGMENTATION) == 1
+
+
 def test_the_smaller_of_two_gangs_moves() -> None:
     pair = runs("pair", (0,), (1,))
     question = Snapshot((node(0, 1, 4),), (pair, runs("one", (4,)), four()))
