@@ -115,6 +115,22 @@ def _near(level: str) -> PodAffinityTerm:
             lambda g: asking(g, required_reservation=ReservationSelector("reservations/r")),
             id="requires a reservation",
         ),
+        pytest.param(
+            lambda g: and_waiting(g, packing_scopes=scope(preferred_level="rack")),
+            id="its own pods prefer to join it",
+        ),
+        pytest.param(
+            lambda g: and_waiting(g, previous_nodes=("nodes/n0",)), id="they had nodes before"
+        ),
+    ],
+)
+def test_it_is_evicted_but_not_moved(change: Change) -> None:
+    assert [opened(asked(change(OLD)), policy) for policy in BOTH] == [[0], []]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
         pytest.param(lambda g: asking(g, required_affinity=(_near("rack"),)), id="attracted"),
         pytest.param(
             lambda g: asking(
@@ -130,17 +146,18 @@ def _near(level: str) -> PodAffinityTerm:
         pytest.param(
             lambda g: replace(g, packing_scopes=scope(required_level="zone")), id="in no domain"
         ),
-        pytest.param(
-            lambda g: and_waiting(g, packing_scopes=scope(preferred_level="rack")),
-            id="its own pods prefer to join it",
-        ),
-        pytest.param(
-            lambda g: and_waiting(g, previous_nodes=("nodes/n0",)), id="they had nodes before"
-        ),
     ],
 )
-def test_it_is_evicted_but_not_moved(change: Change) -> None:
-    assert [opened(asked(change(OLD)), policy) for policy in BOTH] == [[0], []]
+def test_its_rules_bind_it_only_where_it_comes(change: Change) -> None:
+    assert [opened(asked(change(OLD)), policy) for policy in BOTH] == [[0], [0]]
+
+
+@pytest.mark.parametrize("fact", [{"devices": (0,)}, {"held": {GPU: 1}}])
+def test_pods_under_rules_are_not_moved_that_more_than_their_nodes_tell_apart(
+    fact: dict[str, Any],
+) -> None:
+    attracted = with_pods(asking(OLD, required_affinity=(_near("rack"),)), **fact)
+    assert opened(asked(attracted), REPACK) == []
 
 
 def test_a_gang_that_keeps_its_level_is_moved() -> None:

@@ -56,7 +56,7 @@ def broken(snapshot: Snapshot, state: State, plan: Plan) -> object:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_parts_of_racks_come_together(again: bool) -> None:
-    snapshot = Instance("rack_parts", {"blocks": 4, "gangs": 60}, 2).snapshot()
+    snapshot = Instance("rack_parts", {"blocks": 4, "gangs": 60}, 4).snapshot()
     snapshot = ran_before(snapshot) if again else snapshot
     state = begun(snapshot)
     before = domains(state)
