@@ -7,14 +7,10 @@ from dataclasses import replace
 import pytest
 
 from placement_service.entities.eviction import DisruptionBudget
-from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.request import Snapshot
 from placement_service.entities.selectors import LabelSelector
-from placement_service.formulation.formulate import formulate
-from placement_service.formulation.named_plan import NamedPlan, name_plan
-from placement_service.formulation.prepare import prepare
-from placement_service.heuristic.first_answer import first_answer
-from placement_service.judge.verify import verify
 from tests.service.evictions import PREEMPT, REPACK, cluster, running, urgent
+from tests.service.heuristic.first_plans import evicted, first_plan
 from tests.service.questions import gang, node
 
 
@@ -27,18 +23,6 @@ def allowing(question: Snapshot, **allowed: int) -> Snapshot:
         for app, most in allowed.items()
     )
     return replace(question, disruption_budgets=tuple(budgets))
-
-
-def first_plan(question: Snapshot, policy: Policy) -> NamedPlan:
-    prepared = prepare(question, policy)
-    solution = first_answer(formulate(question, policy, prepared))
-    plan = name_plan(question, policy, prepared, solution.assignments)
-    assert not verify(question, policy, *plan)
-    return plan
-
-
-def evicted(plan: NamedPlan) -> list[str]:
-    return sorted(e.gang.rsplit("/", 1)[1] for e in plan.evictions)
 
 
 def test_a_dearer_gang_goes_where_a_budget_keeps_the_cheapest() -> None:

@@ -16,12 +16,10 @@ from placement_service.entities.request import (
     PodGang,
     PodSet,
     PodTemplate,
-    Policy,
     Snapshot,
 )
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
-from placement_service.formulation.named_plan import NamedPlan, name_plan
 from placement_service.formulation.plan import Plan, Units, home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import UnitsOnNode
@@ -33,24 +31,11 @@ from placement_service.heuristic.orders import narrowest_first
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.victims import make_room, place_again
-from placement_service.judge.verify import verify
 from tests.service.evictions import PREEMPT, REPACK, cluster, running, urgent
+from tests.service.heuristic.first_plans import evicted, first_plan
 from tests.service.questions import GPU, gang, node
 
 RACK = "rack"
-
-
-def first_plan(question: Snapshot, policy: Policy) -> NamedPlan:
-    """The first answer in names; it keeps every rule."""
-    prepared = prepare(question, policy)
-    solution = first_answer(formulate(question, policy, prepared))
-    plan = name_plan(question, policy, prepared, solution.assignments)
-    assert not verify(question, policy, *plan)
-    return plan
-
-
-def evicted(plan: NamedPlan) -> list[str]:
-    return sorted(e.gang.rsplit("/", 1)[1] for e in plan.evictions)
 
 
 def in_one_rack(one: PodGang) -> PodGang:
