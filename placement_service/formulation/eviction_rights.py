@@ -17,7 +17,7 @@ from typing import NamedTuple
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
-from placement_service.formulation.open_gangs import is_anew, is_otherwise, whole_name
+from placement_service.formulation.open_gangs import has_extras, is_anew, is_otherwise, whole_name
 from placement_service.formulation.rules.queues import above_limits, least_memory, pod_amount
 
 #: At most so many unions of groups that share are added.
@@ -447,8 +447,3 @@ def may_come_again(gang: PodGang) -> bool:
     """Whether all that the running pods of a gang ask for can be honoured."""
     sets = (s for group in gang.groups for s in group.pod_sets if s.bound_pods)
     return not any(s.template.unsupported for s in sets)
-
-
-def has_extras(gang: PodGang) -> bool:
-    """Whether more pods of some group run than its minimum."""
-    return any(group.running_count > group.min_replicas for group in gang.groups)

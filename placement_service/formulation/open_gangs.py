@@ -76,6 +76,11 @@ def whole_name(name: str) -> str:
     return name.removesuffix(RUNNING).removesuffix(ANEW).removesuffix(OTHERWISE)
 
 
+def has_extras(gang: PodGang) -> bool:
+    """Whether more pods of some group run than its minimum."""
+    return any(group.running_count > group.min_replicas for group in gang.groups)
+
+
 def stays_in_place(gang: PodGang, *, moves: bool) -> bool:
     """Whether no pod of a gang can get a node that it is not on."""
     return not moves and not any(group.pending_count for group in gang.groups)

@@ -60,9 +60,10 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.beginning_anew import may_begin_anew
 from placement_service.formulation.device_wants import Want, want_of
-from placement_service.formulation.eviction_rights import EvictionRights, has_extras
+from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import (
     anew_name,
+    has_extras,
     is_otherwise,
     part_name,
     stays_in_place,

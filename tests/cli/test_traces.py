@@ -63,7 +63,7 @@ def test_a_column_that_is_not_read_is_told(
     jobs = tmp_path / "jobs.csv"
     jobs.write_text("submit,duration,pods,gpus,priorty\n0,1,1,1,5\n")
     assert main([*question, "--strict"]) == Status.WRONG_INPUT
-    told = f"{jobs}: priorty: is no column of a trace; is priority meant?"
+    told = f"{jobs}: priorty: is not a column of traces; is priority meant?"
     assert f"placementctl: {told}" in capsys.readouterr().err
     assert main(question) == Status.OK
     captured = capsys.readouterr()

@@ -89,7 +89,7 @@ def command(
     except InputError as error:
         raise wrong_input(*error.problems) from error
     ignored = [
-        Problem(jobs, "", name, f"is no column of a trace{f'; is {near} meant?' if near else ''}")
+        Problem(jobs, "", name, f"is not a column of traces{f'; is {near} meant?' if near else ''}")
         for name, near in columns_not_read(lines[0]).items()
     ]
     if source.strict and ignored:
