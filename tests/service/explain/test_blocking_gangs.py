@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
-from tests.scenario import Scenario
+from placement_service.explain.blocking_gangs import Rivals
+from placement_service.formulation.plan import Units
+from placement_service.formulation.problem import Gang
+from tests.scenario import Group, Scenario
 from tests.service.explain.asking import as_solution, reasons_of, why
 
 Code, State = ReasonCode, ReasonState
@@ -111,3 +118,57 @@ def test_gangs_of_higher_priority_are_named_only_where_they_must_wait() -> None:
         "the gang fits if gangs low (priority 0) and lower (priority 0) wait; "
         "its own priority is 0."
     )
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[int]]:
+    """The rivals that are left out in each trial, in the order of their price."""
+    found: list[Sequence[int]] = []
+    place = Rivals._place_without
+
+    def watched(self: Rivals, gang: Gang, rivals: Sequence[int]) -> Units | None:
+        found.append(rivals)
+        return place(self, gang, rivals)
+
+    monkeypatch.setattr(Rivals, "_place_without", watched)
+    return found
+
+
+def rivals_of(scenario: Scenario, **bound: str) -> str:
+    """Why gang a waits beside a plan by hand, in its last reason but the one about proof."""
+    snapshot = scenario.snapshot()
+    solution = as_solution(snapshot, scenario.bind(**bound))
+    *_, told, _ = reasons_of(snapshot, solution)["namespaces/ml/podgangs/a"]
+    return told.message
+
+
+def test_only_who_frees_enough_where_it_is_needed_is_tried(trials: list[Sequence[int]]) -> None:
+    """Two pods must join those in r2, and one has room there already; r1 has room for more."""
+    scenario = Scenario("r1: x1=8 x2=8 x3=8 | r2: y1=8 y2=8 y3=0/8")
+    for k in range(2):
+        scenario = scenario.gang(f"b{k}", pods=1, gpus=4)
+    scenario = scenario.gang("c", pods=2, gpus=4)
+    scenario = scenario.gang("a", Group("w", pods=2, gpus=8, told=("y3",)), pack="rack")
+    told = rivals_of(scenario, b0_w_0="x1", b1_w_0="x2", c_w_0="y1", c_w_1="y1")
+    assert told.startswith("the gang fits if gang c (priority 0) waits")
+    assert trials == [[2]]
+
+
+def test_what_has_room_already_need_not_be_freed(trials: list[Sequence[int]]) -> None:
+    """The pods of 8 GPUs lack a node, those of 2 do not."""
+    scenario = Scenario("r1: x1=8 x2=4").gang("b", pods=1, gpus=8)
+    scenario = scenario.gang("a", Group("w", pods=1, gpus=8), Group("v", pods=1, gpus=2))
+    assert rivals_of(scenario, b_w_0="x1").startswith("the gang fits if gang b (priority 0) waits")
+    assert trials == [[0]]
+
+
+def test_its_own_base_is_no_rival(trials: list[Sequence[int]]) -> None:
+    scenario = (
+        Scenario("r1: x1=8 x2=8")
+        .gang("base", pods=1, gpus=8)
+        .gang("other", pods=1, gpus=8)
+        .gang("a", pods=1, gpus=8, base="base")
+    )
+    told = rivals_of(scenario, base_w_0="x1", other_w_0="x2")
+    assert told.startswith("the gang fits if gang other (priority 0) waits")
+    assert trials == [[1]]
