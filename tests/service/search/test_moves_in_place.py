@@ -94,6 +94,25 @@ def test_a_pod_without_whole_gpus_that_stays_on_its_node_is_not_misplaced_anew()
     assert found.tier(TierName.FRAGMENTATION) == 1
 
 
+def test_its_other_pods_come_to_their_nodes_again() -> None:
+    """Two pods without GPUs run on other nodes that have some, and no other node takes them."""
+    others = tuple(
+        Node(f"nodes/{name}", {HOSTNAME: name}, {GPU: 8, PODS: 2}, {GPU: 8, PODS: 2})
+        for name in ("b", "c")
+    )
+    gang = runs("a", (0,))
+    [group] = gang.groups
+    bound = tuple(BoundPod(f"namespaces/ml/pods/cpu-{n}", f"nodes/{n}") for n in ("c", "b"))
+    light = PodSet(PodTemplate({PODS: 1}), (), bound)
+    whole = replace(group, min_replicas=3, pod_sets=(*group.pod_sets, light))
+    mixed = replace(gang, groups=(whole,))
+    fixed = replace(runs("b", (4,)), not_preemptible=True)
+    there = replace(node(0, 4), allocatable={GPU: 8, PODS: 3})
+    found = answer(Snapshot((there, *others), (mixed, fixed, four())), REPACK)
+    assert found.evicted() == ["a", "a", "a"]
+    assert all(e.node == e.to_node for e in found.evictions)
+
+
 def test_the_smaller_of_two_gangs_moves() -> None:
     pair = runs("pair", (0,), (1,))
     question = Snapshot((node(0, 1, 4),), (pair, runs("one", (4,)), four()))
