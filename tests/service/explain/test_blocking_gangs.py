@@ -144,7 +144,7 @@ def rivals_of(scenario: Scenario, **bound: str) -> str:
 
 def test_only_who_frees_enough_where_it_is_needed_is_tried(trials: list[Sequence[int]]) -> None:
     """Two pods must join those in r2, and one has room there already; r1 has room for more."""
-    scenario = Scenario("r1: x1=8 x2=8 x3=8 | r2: y1=8 y2=8 y3=0/8")
+    scenario = Scenario("r1: x1=8 x2=8 x3=8 x4=8 | r2: y1=8 y2=8 y3=0/8")
     for k in range(2):
         scenario = scenario.gang(f"b{k}", pods=1, gpus=4)
     scenario = scenario.gang("c", pods=2, gpus=4)
@@ -155,9 +155,9 @@ def test_only_who_frees_enough_where_it_is_needed_is_tried(trials: list[Sequence
 
 
 def test_what_has_room_already_need_not_be_freed(trials: list[Sequence[int]]) -> None:
-    """The pods of 8 GPUs lack a node, those of 2 do not."""
+    """The pod with GPUs lacks a node, the one with cores does not, and b uses none."""
     scenario = Scenario("r1: x1=8 x2=4").gang("b", pods=1, gpus=8)
-    scenario = scenario.gang("a", Group("w", pods=1, gpus=8), Group("v", pods=1, gpus=2))
+    scenario = scenario.gang("a", Group("w", pods=1, gpus=8), Group("v", pods=1, cpus=2))
     assert rivals_of(scenario, b_w_0="x1").startswith("the gang fits if gang b (priority 0) waits")
     assert trials == [[0]]
 
