@@ -143,15 +143,17 @@ def rivals_of(scenario: Scenario, **bound: str) -> str:
 
 
 def test_only_who_frees_enough_where_it_is_needed_is_tried(trials: list[Sequence[int]]) -> None:
-    """Two pods must join those in r2, and one has room there already; r1 has room for more."""
-    scenario = Scenario("r1: x1=8 x2=8 x3=8 x4=8 | r2: y1=8 y2=8 y3=0/8")
+    """Two pods must join those in r2, and one has room there already; r1 has room for more, and d
+    runs in no rack.
+    """
+    scenario = Scenario("r1: x1=8 x2=8 x3=8 x4=8 | r2: y1=8 y2=8 y3=0/8 | z1=8")
     for k in range(2):
         scenario = scenario.gang(f"b{k}", pods=1, gpus=4)
-    scenario = scenario.gang("c", pods=2, gpus=4)
+    scenario = scenario.gang("d", pods=1, gpus=8).gang("c", pods=2, gpus=4)
     scenario = scenario.gang("a", Group("w", pods=2, gpus=8, told=("y3",)), pack="rack")
-    told = rivals_of(scenario, b0_w_0="x1", b1_w_0="x2", c_w_0="y1", c_w_1="y1")
+    told = rivals_of(scenario, b0_w_0="x1", b1_w_0="x2", c_w_0="y1", c_w_1="y1", d_w_0="z1")
     assert told.startswith("the gang fits if gang c (priority 0) waits")
-    assert trials == [[2]]
+    assert trials == [[3]]
 
 
 def test_what_has_room_already_need_not_be_freed(trials: list[Sequence[int]]) -> None:
