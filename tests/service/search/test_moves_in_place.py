@@ -95,21 +95,23 @@ def test_a_pod_without_whole_gpus_that_stays_on_its_node_is_not_misplaced_anew()
 
 
 def test_its_other_pods_come_to_their_nodes_again() -> None:
-    """Two pods without GPUs run on other nodes that have some, and no other node takes them."""
+    """Pods without GPUs run on other nodes that have some, and no other node takes them."""
     others = tuple(
-        Node(f"nodes/{name}", {HOSTNAME: name}, {GPU: 8, PODS: 2}, {GPU: 8, PODS: 2})
-        for name in ("b", "c")
+        Node(f"nodes/{name}", {HOSTNAME: name}, {GPU: 8, PODS: pods}, {GPU: 8, PODS: pods})
+        for name, pods in (("b", 1), ("c", 2))
     )
     gang = runs("a", (0,))
     [group] = gang.groups
-    bound = tuple(BoundPod(f"namespaces/ml/pods/cpu-{n}", f"nodes/{n}") for n in ("c", "b"))
+    bound = tuple(
+        BoundPod(f"namespaces/ml/pods/cpu-{i}", f"nodes/{n}") for i, n in enumerate("ccb")
+    )
     light = PodSet(PodTemplate({PODS: 1}), (), bound)
-    whole = replace(group, min_replicas=3, pod_sets=(*group.pod_sets, light))
+    whole = replace(group, min_replicas=4, pod_sets=(*group.pod_sets, light))
     mixed = replace(gang, groups=(whole,))
     fixed = replace(runs("b", (4,)), not_preemptible=True)
     there = replace(node(0, 4), allocatable={GPU: 8, PODS: 3})
     found = answer(Snapshot((there, *others), (mixed, fixed, four())), REPACK)
-    assert found.evicted() == ["a", "a", "a"]
+    assert found.evicted() == ["a"] * 4
     assert all(e.node == e.to_node for e in found.evictions)
 
 
