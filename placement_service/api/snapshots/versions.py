@@ -94,12 +94,12 @@ def read(message: ComputePlacementRequest, base: Version | None) -> Read:
     """
     size.check_message(message)
     found: list[Violation] = []
-    content = canonical(message.snapshot)
-    told = requests.parse_told(message, content, found)
+    encoded = canonical(message.snapshot)
+    told = requests.parse_told(message, encoded, found)
     found += _misplaced(message, base)
     version = EMPTY if base is None else base
     if not found:
-        version = _updated(version, message, told, encodings(content))
+        version = _updated(version, message, told, encodings(encoded))
     nodes, pods = version.nodes, version.pods
     whole = replace(told, snapshot=replace(told.snapshot, nodes=nodes, running_pods=pods))
     requests.check(told, told if found else whole, found)
