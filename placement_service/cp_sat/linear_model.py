@@ -9,13 +9,12 @@ from __future__ import annotations
 import datetime
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from ortools.math_opt import (
     callback_pb2,
     model_parameters_pb2,
@@ -27,9 +26,8 @@ from ortools.math_opt import (
 from ortools.math_opt.core.python import solver
 from ortools.math_opt.python import mathopt
 
+from placement_service.formulation.arrays import Floats, Ints
 from placement_service.formulation.tiers.goal import Terms
-
-Floats = NDArray[np.float64]
 
 N = TypeVar("N", int, float)
 
@@ -61,6 +59,98 @@ class Solved:
     proven: bool = False
 
 
+#: Solves a model as it was when it was asked. It holds no lock while it does, so two threads may.
+Question = Callable[[], Solved]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """What is asked for in whole numbers: what is counted are multiples of the measure, times the
+    sign the less the better, and nothing that is not better than `beyond`.
+    """
+
+    terms: Terms[int]
+    measure: int
+    sign: int
+    beyond: int | None
+    size: int
+
+    @property
+    def worst(self) -> float:
+        """The worst that counts, in measures."""
+        if self.beyond is None:
+            return math.inf
+        return math.ceil(self.sign * self.beyond / self.measure) - 0.5
+
+    def read(self, result: result_pb2.SolveResultProto) -> Solved:
+        """What the solver says of it."""
+        reason = mathopt.TerminationReason(result.termination.reason)
+        if reason in (
+            mathopt.TerminationReason.INFEASIBLE,
+            # All variables have bounds.
+            mathopt.TerminationReason.INFEASIBLE_OR_UNBOUNDED,
+        ):
+            return Solved(None, self.beyond, proven=True)
+        if reason not in (
+            mathopt.TerminationReason.OPTIMAL,
+            mathopt.TerminationReason.FEASIBLE,
+            mathopt.TerminationReason.NO_SOLUTION_FOUND,
+        ):
+            return Solved(None, None)
+        sign, beyond = self.sign, self.beyond
+        best = result.termination.objective_bounds.dual_bound
+        bound = None
+        if math.isfinite(best):
+            bound = self.measure * sign * math.ceil(best - SLACK)
+        values = _read(_best(result), self.size)
+        if beyond is not None:
+            # What is not better may be found and called the best all the same.
+            if values is not None:
+                value = sum(w * values[v] for v, w in self.terms)
+                values = None if sign * value > self.worst * self.measure else values
+            if bound is not None and sign * bound > sign * beyond:
+                bound = beyond
+        return Solved(values, bound, reason is mathopt.TerminationReason.OPTIMAL)
+
+
+class _Limits(NamedTuple):
+    """The bounds of rows and of variables."""
+
+    row_least: Floats
+    row_most: Floats
+    most: Floats
+
+
+class _Matrix(NamedTuple):
+    """Entries of rows: of each its row, its variable and its weight."""
+
+    rows: Ints
+    columns: Ints
+    weights: Floats
+
+    @staticmethod
+    def of(entries: Sequence[tuple[int, int, float]]) -> _Matrix:
+        rows = np.array([r for r, _, _ in entries], dtype=np.int64)
+        columns = np.array([c for _, c, _ in entries], dtype=np.int64)
+        weights = np.array([w for _, _, w in entries], dtype=np.float64)
+        order = np.lexsort((columns, rows))
+        return _Matrix(rows[order], columns[order], weights[order])
+
+    def first(self, count: int) -> _Matrix:
+        return _Matrix(self.rows[:count], self.columns[:count], self.weights[:count])
+
+    def joined(self, entries: Sequence[tuple[int, int, float]]) -> _Matrix:
+        """These and more, whose rows come behind."""
+        if not entries:
+            return self
+        more = _Matrix.of(entries)
+        return _Matrix(
+            np.concatenate([self.rows, more.rows]),
+            np.concatenate([self.columns, more.columns]),
+            np.concatenate([self.weights, more.weights]),
+        )
+
+
 class OutOfTime(Exception):
     """There is no time left to build the model."""
 
@@ -85,6 +175,8 @@ class LinearModel:
         self._row_least: list[float] = []
         self._row_most: list[float] = []
         self._entries: list[tuple[int, int, float]] = []
+        #: The first entries by row and column: they are the same from one question to the next.
+        self._sorted = _Matrix.of([])
 
     def variable(self, most: int, *, whole: bool = True) -> int:
         """A variable from 0 to `most`."""
@@ -125,21 +217,31 @@ class LinearModel:
         for bounds in (self._row_least, self._row_most):
             del bounds[rows:]
         del self._entries[entries:]
+        self._sorted = self._sorted.first(entries)
 
     def relaxed(self, terms: Terms[int], *, maximize: bool, seconds: float) -> Solved:
         """The optimum without integers; its bound is computed anew from the dual values."""
+        return self.ask_relaxed(terms, maximize=maximize, seconds=seconds)()
+
+    def ask_relaxed(self, terms: Terms[int], *, maximize: bool, seconds: float) -> Question:
+        """The same as a question about the model as it is now."""
         measure = self._measure(terms)
         proto, matrix = self._proto(terms, measure, maximize, whole=False)
         parameters = mathopt.SolveParameters(time_limit=time_limit(seconds))
-        begin = time.monotonic()
-        result = _solve(proto, mathopt.SolverType.GLOP, parameters)
-        self.relaxing_seconds = time.monotonic() - begin
-        values = self._read(result)
-        best = _best(result)
-        if best is None or best.dual_solution.feasibility_status != _FEASIBLE:
-            return Solved(values, None)
-        prices = _dense(best.dual_solution.dual_values, len(self._row_least))
-        return Solved(values, self._bound(terms, measure, maximize, matrix, prices))
+        limits = _Limits(*map(np.array, (self._row_least, self._row_most, self._most)))
+
+        def solve() -> Solved:
+            begin = time.monotonic()
+            result = _solve(proto, mathopt.SolverType.GLOP, parameters)
+            self.relaxing_seconds = time.monotonic() - begin
+            best = _best(result)
+            values = _read(best, len(limits.most))
+            if best is None or best.dual_solution.feasibility_status != _FEASIBLE:
+                return Solved(values, None)
+            prices = _dense(best.dual_solution.dual_values, len(limits.row_most))
+            return Solved(values, _bound(terms, measure, maximize, matrix, limits, prices))
+
+        return solve
 
     def whole(
         self,
@@ -157,6 +259,21 @@ class LinearModel:
         With `beyond` only solutions better than that are looked for. If there are none, this is the
         bound.
         """
+        return self.ask_whole(
+            terms, maximize=maximize, seconds=seconds, nodes=nodes, beyond=beyond, fixed=fixed
+        )()
+
+    def ask_whole(
+        self,
+        terms: Terms[int],
+        *,
+        maximize: bool,
+        seconds: float,
+        nodes: int | None = None,
+        beyond: int | None = None,
+        fixed: Mapping[int, float] = MappingProxyType({}),
+    ) -> Question:
+        """The same as a question about the model as it is now."""
         measure = self._measure(terms)
         sign = -1 if maximize else 1
         proto, _ = self._proto([(v, sign * w) for v, w in terms], measure, False, whole=True)
@@ -169,94 +286,21 @@ class LinearModel:
             relative_gap_tolerance=0.0,
             absolute_gap_tolerance=0.5,
         )
-        worst = math.inf
+        asked = _Asked(terms, measure, sign, beyond, self.size)
         if beyond is not None:
-            # What is counted are multiples of the measure.
-            worst = math.ceil(sign * beyond / measure) - 0.5
-            parameters.highs.double_options["objective_bound"] = worst
-        result = _solve(proto, mathopt.SolverType.HIGHS, parameters)
-        reason = mathopt.TerminationReason(result.termination.reason)
-        if reason in (
-            mathopt.TerminationReason.INFEASIBLE,
-            # All variables have bounds.
-            mathopt.TerminationReason.INFEASIBLE_OR_UNBOUNDED,
-        ):
-            return Solved(None, beyond, proven=True)
-        if reason not in (
-            mathopt.TerminationReason.OPTIMAL,
-            mathopt.TerminationReason.FEASIBLE,
-            mathopt.TerminationReason.NO_SOLUTION_FOUND,
-        ):
-            return Solved(None, None)
-        best = result.termination.objective_bounds.dual_bound
-        bound = None
-        if math.isfinite(best):
-            bound = measure * sign * math.ceil(best - SLACK)
-        values = self._read(result)
-        if beyond is not None:
-            # What is not better may be found and called the best all the same.
-            if values is not None:
-                value = sum(w * values[v] for v, w in terms)
-                values = None if sign * value > worst * measure else values
-            if bound is not None and sign * bound > sign * beyond:
-                bound = beyond
-        proven = reason is mathopt.TerminationReason.OPTIMAL
-        return Solved(values, bound, proven)
+            parameters.highs.double_options["objective_bound"] = asked.worst
+        return lambda: asked.read(_solve(proto, mathopt.SolverType.HIGHS, parameters))
 
     def _measure(self, terms: Terms[int]) -> int:
         """A number of which all weights of a goal are multiples."""
         return math.gcd(*(w for _, w in terms)) or 1
 
-    def _read(self, result: result_pb2.SolveResultProto) -> Floats | None:
-        best = _best(result)
-        if best is None or best.primal_solution.feasibility_status != _FEASIBLE:
-            return None
-        return _dense(best.primal_solution.variable_values, self.size)
-
-    # --- bounds ---------------------------------------------------------------
-
-    def _bound(
-        self,
-        terms: Terms[int],
-        measure: int,
-        maximize: bool,
-        matrix: tuple[NDArray[np.int64], NDArray[np.int64], Floats],
-        prices: Floats,
-    ) -> int | None:
-        """A value that no solution exceeds, whatever the prices of the rows are. The priced rows
-        and the rest of the goal bound it term by term, so it holds however the solver rounded.
-        """
-        sign = 1.0 if maximize else -1.0
-        goal = np.zeros(self.size)
-        for v, w in terms:
-            goal[v] += sign * w / measure
-        prices = sign * prices
-        least, most = np.array(self._row_least), np.array(self._row_most)
-        prices[(prices > 0) & np.isinf(most)] = 0.0
-        prices[(prices < 0) & np.isinf(least)] = 0.0
-        rows, columns, weights = matrix
-        left = goal - np.bincount(columns, prices[rows] * weights, self.size)
-        parts = np.concatenate(
-            [
-                np.where(prices > 0, prices * np.where(prices > 0, most, 0), 0),
-                np.where(prices < 0, prices * np.where(prices < 0, least, 0), 0),
-                np.maximum(left, 0) * np.array(self._most),
-            ]
-        )
-        total = float(parts.sum()) + ROUNDING * float(np.abs(parts).sum())
-        if not math.isfinite(total):
-            return None
-        bound = measure * math.floor(total + SLACK)
-        return bound if maximize else -bound
-
     def _proto(
         self, terms: Terms[int], measure: int, maximize: bool, *, whole: bool
-    ) -> tuple[model_pb2.ModelProto, tuple[NDArray[np.int64], NDArray[np.int64], Floats]]:
-        rows = np.array([r for r, _, _ in self._entries], dtype=np.int64)
-        columns = np.array([c for _, c, _ in self._entries], dtype=np.int64)
-        weights = np.array([w for _, _, w in self._entries])
-        order = np.lexsort((columns, rows))
-        rows, columns, weights = rows[order], columns[order], weights[order]
+    ) -> tuple[model_pb2.ModelProto, _Matrix]:
+        # Rows come one after another, so later ones stand behind.
+        self._sorted = self._sorted.joined(self._entries[len(self._sorted.rows) :])
+        matrix = self._sorted
         goal: dict[int, float] = {}
         for v, w in terms:
             goal[v] = goal.get(v, 0.0) + w / measure
@@ -280,10 +324,46 @@ class LinearModel:
                 upper_bounds=self._row_most,
             ),
             linear_constraint_matrix=sparse_containers_pb2.SparseDoubleMatrixProto(
-                row_ids=rows, column_ids=columns, coefficients=weights
+                row_ids=matrix.rows, column_ids=matrix.columns, coefficients=matrix.weights
             ),
         )
-        return proto, (rows, columns, weights)
+        return proto, matrix
+
+
+def _bound(
+    terms: Terms[int],
+    measure: int,
+    maximize: bool,
+    matrix: _Matrix,
+    limits: _Limits,
+    prices: Floats,
+) -> int | None:
+    """A value that no solution exceeds, whatever the prices of the rows are. The priced rows and
+    the rest of the goal bound it term by term, so it holds however the solver rounded.
+    """
+    sign = 1.0 if maximize else -1.0
+    size = len(limits.most)
+    goal = np.zeros(size)
+    for v, w in terms:
+        goal[v] += sign * w / measure
+    prices = sign * prices
+    least, most = limits.row_least, limits.row_most
+    prices[(prices > 0) & np.isinf(most)] = 0.0
+    prices[(prices < 0) & np.isinf(least)] = 0.0
+    rows, columns, weights = matrix
+    left = goal - np.bincount(columns, prices[rows] * weights, size)
+    parts = np.concatenate(
+        [
+            np.where(prices > 0, prices * np.where(prices > 0, most, 0), 0),
+            np.where(prices < 0, prices * np.where(prices < 0, least, 0), 0),
+            np.maximum(left, 0) * limits.most,
+        ]
+    )
+    total = float(parts.sum()) + ROUNDING * float(np.abs(parts).sum())
+    if not math.isfinite(total):
+        return None
+    bound = measure * math.floor(total + SLACK)
+    return bound if maximize else -bound
 
 
 def _solve(
@@ -305,6 +385,12 @@ def _solve(
 
 def _best(result: result_pb2.SolveResultProto) -> solution_pb2.SolutionProto | None:
     return result.solutions[0] if result.solutions else None
+
+
+def _read(best: solution_pb2.SolutionProto | None, size: int) -> Floats | None:
+    if best is None or best.primal_solution.feasibility_status != _FEASIBLE:
+        return None
+    return _dense(best.primal_solution.variable_values, size)
 
 
 def _dense(found: sparse_containers_pb2.SparseDoubleVectorProto, size: int) -> Floats:

@@ -7,12 +7,12 @@ them, and whether gangs that run there stay. All else keeps the value that the p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from placement_service.cp_sat.linear_model import Floats
 from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.formulation.arrays import Floats
 from placement_service.formulation.plan import Plan
 
 #: What differs by no more does not differ.
@@ -37,7 +37,16 @@ class Regions:
         if self.level < 0:
             return
         broad = problem.levels[self.level].domain
-        self._of_class = [int(broad[c.nodes[0]]) for c in model.classes]
+        of_class = np.array([broad[c.nodes[0]] for c in model.classes], dtype=np.int64)
+        self._loads = np.array(list(model.load.values()), dtype=np.int64)
+        self._domain_of_load = of_class[[j for _, j in model.load]]
+        number = {g.index: i for i, g in enumerate(model.running)}
+        self._placed = np.array([model.placed[g] for g in number], dtype=np.int64)
+        self._kept = np.array([v for v, _ in model.kept.values()], dtype=np.int64)
+        self._gang_of_kept = np.array([number[g] for g, _, _ in model.kept], dtype=np.int64)
+        self._domain_of_kept = of_class[[j for _, j, _ in model.kept]]
+        #: The values of a plan that was asked for last.
+        self._known: tuple[Plan, Floats] | None = None
         #: The domains that have a node in common with the domain of a part, by level and domain.
         self._around: dict[tuple[int, int], frozenset[int]] = {}
         for p, d in model.here:
@@ -52,33 +61,46 @@ class Regions:
         """The variables that keep their values of the plan while some domains are open. Those that
         a `relaxed` solution gives another value are open, too.
         """
-        found = self._outside(plan, domains)
-        if relaxed is None:
-            return found
-        return {v: value for v, value in found.items() if abs(relaxed[v] - value) <= TINY}
+        values = self._values(plan)
+        closed = np.fromiter(self._outside(plan, domains), dtype=np.int64)
+        if relaxed is not None:
+            closed = closed[np.abs(relaxed[closed] - values[closed]) <= TINY]
+        return dict(zip(closed.tolist(), values[closed].tolist(), strict=True))
 
-    def _outside(self, plan: Plan, domains: Collection[int]) -> Mapping[int, float]:
-        model = self._model
-        kept, loads = self._units(plan)
-        found: dict[int, float] = {}
-        for (a, j), v in model.load.items():
-            if self._of_class[j] not in domains:
-                found[v] = loads.get((model.asked[a], j), 0)
-        touched = {g for g, j, _ in model.kept if self._of_class[j] in domains}
-        for gang in model.running:
-            if gang.index not in touched:
-                found[model.placed[gang.index]] = float(bool(plan.get(gang.index)))
-        for (g, j, s), (v, units) in model.kept.items():
-            if g not in touched and v != model.placed[g]:
-                found[v] = kept.get((g, j, model.problem.request[s].tobytes()), 0) / units
+    def _outside(self, plan: Plan, domains: Collection[int]) -> Iterator[int]:
+        """The variables that are closed, some of them twice."""
+        model, opened = self._model, list(domains)
+        yield from self._loads[~np.isin(self._domain_of_load, opened)].tolist()
+        touched = np.zeros(len(self._placed), dtype=np.bool_)
+        touched[self._gang_of_kept[np.isin(self._domain_of_kept, opened)]] = True
+        yield from self._placed[~touched].tolist()
+        yield from self._kept[~touched[self._gang_of_kept]].tolist()
         used = self._used(plan)
         closed = {
             p for p, ds in used.items() if not all(self._around[at] <= set(domains) for at in ds)
         }
         for (p, d), v in model.here.items():
-            at = model.parts[p].level, d
-            if p in closed or not self._around[at] <= set(domains):
-                found[v] = float(at in used.get(p, ()))
+            if p in closed or not self._around[model.parts[p].level, d] <= set(domains):
+                yield v
+
+    def _values(self, plan: Plan) -> Floats:
+        """What a plan makes of the variables that may be closed."""
+        if self._known is None or self._known[0] is not plan:
+            self._known = plan, self._values_of(plan)
+        return self._known[1]
+
+    def _values_of(self, plan: Plan) -> Floats:
+        model, used = self._model, self._used(plan)
+        kept, loads = self._units(plan)
+        found = np.zeros(model.size)
+        for (a, j), v in model.load.items():
+            found[v] = loads.get((model.asked[a], j), 0)
+        for (g, j, s), (v, units) in model.kept.items():
+            found[v] = kept.get((g, j, model.problem.request[s].tobytes()), 0) / units
+        for gang in model.running:
+            found[model.placed[gang.index]] = float(bool(plan.get(gang.index)))
+        for (p, d), v in model.here.items():
+            found[v] = float((model.parts[p].level, d) in used.get(p, ()))
         return found
 
     def _units(

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.cp_sat.linear_model import Floats
 from placement_service.cp_sat.victim_model import VictimModel
-from placement_service.formulation.arrays import Ints
+from placement_service.formulation.arrays import Floats, Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Units, units_of
 from placement_service.formulation.problem import Problem

@@ -42,7 +42,11 @@ def descend(goals: Sequence[Goal], model: HoldableModel[V], settle: Settle[V]) -
 
 def keep(goal: Goal, model: HoldableModel[V], reached: int) -> None:
     """Hold a goal at what was reached."""
-    terms = goal.terms(model)
+    hold(goal, goal.terms(model), model, reached)
+
+
+def hold(goal: Goal, terms: Terms[V] | None, model: HoldableModel[V], reached: int) -> None:
+    """The same with the terms of a goal, where these are known."""
     if terms and goal.tier.minimize:
         model.hold(terms, at_most=reached)
     elif terms:

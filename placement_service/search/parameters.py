@@ -103,6 +103,8 @@ class SearchParameters:
 
     #: From so many running gangs that may give way on, they have a model of their own.
     victim_gangs: int = 30
+    #: Solvers at work at once there.
+    victim_threads: int = 2
     #: Variables up to which whole numbers mostly cost no more than a linear program or
     #: neighbourhoods, and say all.
     victim_variables: int = 6_000
@@ -128,7 +130,7 @@ class SearchParameters:
     most_core_domains: int = 24
     core_room: float = 1.3
     core_rate: int = 100
-    core_seconds: float = 0.4
+    core_seconds: float = 0.6
     #: Neighbourhoods of the victim model: the share of the time for one goal, the domains that are
     #: open at most of all there are, seconds and nodes of the search tree for each, and so many
     #: without success end it.

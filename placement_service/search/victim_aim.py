@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from placement_service.cp_sat.linear_model import Floats
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_target import target_of
+from placement_service.formulation.arrays import Floats
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, has_minimum
 from placement_service.formulation.tiers.admitted import Admitted

@@ -12,62 +12,87 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import NamedTuple
 
-from placement_service.cp_sat.victim_core import Core
+from placement_service.cp_sat.linear_model import Solved
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.formulation.tiers.goal import Goal, Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
+from placement_service.search.solver_threads import SolverThreads
 from placement_service.search.victim_aim import aim, settled
 
 
-def choose_domains(state: State) -> bool:
-    """Better plans from one core after another, where several gangs wait; returns whether the
-    first was settled in its time. Where it is not, other methods are faster.
-    """
-    p = state.parameters
-    if sum(not g.home for g in state.problem.pending) < 2:
-        return False
-    domains = p.core_domains
-    while domains <= p.most_core_domains and not state.proven and state.left > p.least_seconds:
-        known = state.worth
-        core = state.ground.cheap_room.core(domains, state.plan)
-        if _settle(state, core, p.core_seconds * domains):
-            domains *= 2
-        elif domains == p.core_domains or state.worth == known:
-            break
-    return domains > p.core_domains
+def several_wait(state: State) -> bool:
+    """Whether several gangs wait that do not run yet."""
+    return sum(not g.home for g in state.problem.pending) > 1
 
 
-def _settle(state: State, core: Core, seconds: float) -> bool:
-    """Takes the best plan of a core; returns false if the core is not settled in its time, or has
-    no part in any open goal.
-    """
-    p = state.parameters
-    model = VictimModel(
-        state.problem,
-        tuple(settled(state)),
-        p.model,
-        large_only=True,
-        core=core,
-        until=state.deadline,
-    )
-    for goal, reached in zip(state.goals, state.worth.enough[: state.first_open], strict=False):
-        keep(goal, model, reached)
-    together = _together(state, model)
-    if together is None:
-        return False
-    found = model.whole(
-        together.terms,
-        maximize=True,
-        seconds=state.at_most(seconds),
-        nodes=p.victim_nodes,
-        beyond=together.reached,
-    )
-    if found.values is not None:
-        aim(state, model, found.values)
-    return found.proven
+class Cores:
+    """Better plans from one core after another, where several gangs wait."""
+
+    def __init__(self, state: State, threads: SolverThreads) -> None:
+        self._state, self._threads = state, threads
+        self._domains = state.parameters.core_domains
+        self._begun: tuple[VictimModel, Future[Solved]] | None = None
+        #: Whether there is no other one, or it is not worth its time.
+        self._ended = not several_wait(state)
+        #: Whether the first was settled in its time. Where it is not, other methods are faster.
+        self.first_settled = False
+
+    def begin(self) -> None:
+        """Begins to settle the next core, if there is one."""
+        state, p = self._state, self._state.parameters
+        if self._domains > p.most_core_domains or state.proven or state.left <= p.least_seconds:
+            self._ended = True
+        if self._ended or self._begun:
+            return
+        model = VictimModel(
+            state.problem,
+            tuple(settled(state)),
+            p.model,
+            large_only=True,
+            core=state.ground.cheap_room.core(self._domains, state.plan),
+            until=state.deadline,
+        )
+        for goal, reached in zip(state.goals, state.worth.enough[: state.first_open], strict=False):
+            keep(goal, model, reached)
+        together = _together(state, model)
+        if together is None:
+            # It has no part in any open goal.
+            self._ended = True
+            return
+        question = model.ask_whole(
+            together.terms,
+            maximize=True,
+            seconds=state.at_most(p.core_seconds * self._domains),
+            nodes=p.victim_nodes,
+            beyond=together.reached,
+        )
+        self._begun = model, self._threads.begin(question)
+
+    def take(self) -> None:
+        """Takes the best plan of the core that was begun, once it is settled or its time is up."""
+        if self._begun is None:
+            return
+        (model, future), self._begun = self._begun, None
+        found, state = future.result(), self._state
+        known, first = state.worth, self._domains == state.parameters.core_domains
+        if found.values is not None:
+            aim(state, model, found.values)
+        self.first_settled |= first and found.proven
+        if found.proven:
+            self._domains *= 2
+        elif first or state.worth == known:
+            self._ended = True
+
+    def settle(self) -> None:
+        """Settles one after another, as long as that helps."""
+        self.take()
+        while not self._ended:
+            self.begin()
+            self.take()
 
 
 class _Together(NamedTuple):

@@ -12,90 +12,163 @@ choice of domains.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import NamedTuple
 
-from placement_service.cp_sat.linear_model import Floats
+from placement_service.cp_sat.linear_model import Question, Solved
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_regions import Regions
+from placement_service.formulation.arrays import Floats
 from placement_service.formulation.plan import Plan
+from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State
-from placement_service.search.lexicographic import keep
+from placement_service.search.lexicographic import hold
+from placement_service.search.solver_threads import SolverThreads
+
+
+class Asked(NamedTuple):
+    """A neighbourhood that is being settled."""
+
+    question: Question
+    #: How many domains are open.
+    domains: int
 
 
 class Neighbourhoods:
-    """Better plans, goal by goal. `aim` makes the plan that a solution describes."""
+    """Better plans for one goal after another. `aim` makes the plan that a solution describes."""
 
     def __init__(
         self,
         state: State,
         model: VictimModel,
+        terms: Sequence[Terms[int] | None],
         rng: random.Random,
         aim: Callable[[Floats], None],
         *,
         leads: bool = False,
     ) -> None:
-        """With `leads` the linear programs of the model are good enough to follow all the time."""
+        """`terms` are those of each goal. With `leads` the linear programs of the model are good
+        enough to follow all the time.
+        """
         self._state = state
-        self._model = model
+        self._model, self._terms = model, terms
         self._aim = aim
         self._regions = Regions(model)
         self._random = rng
         self._leads = leads
+        self._most = int(self._regions.count * state.parameters.victim_domains)
+        #: The goal that is improved, and what its linear program has.
+        self._goal = -1
+        self._relaxed: Floats | None = None
+        #: Whether what the linear program has otherwise is open alone next.
+        self._alone = False
+        #: Domains opened at once, and how often in turn that brought nothing.
+        self._width, self._failed = 0.0, 0
         #: The last goal for which they brought nothing more, and the plan that stayed.
         self._in_vain: tuple[int, Plan] | None = None
 
-    def improve(self, i: int, share: float, relaxed: Floats | None = None) -> None:
-        """Improves the i-th goal of the plan in this share of the time, with those before it as
-        good as they are. `relaxed` is a solution of the linear program for that goal.
+    def turn_to(self, i: int, relaxed: Floats | None = None) -> None:
+        """Turns to the i-th goal of the plan, with those before it as good as they are. `relaxed`
+        is a solution of the linear program for that goal.
         """
-        state, p = self._state, self._state.parameters
-        if self.ended_in_vain(i):
-            return
-        most = int(self._regions.count * p.victim_domains)
-        until = state.left - state.at_most(state.left * share)
-        if relaxed is not None and most >= p.fewest_domains and not state.reaches(i):
-            self._open(i, (), relaxed)
-        fewest, wider = p.fewest_led_domains, p.led_wider
-        if not self._leads or relaxed is None:
-            fewest, wider, relaxed = p.fewest_domains, p.wider, None
-        width, in_vain = float(fewest), 0
-        while (
-            most >= p.fewest_domains
-            and in_vain < p.victim_in_vain
-            and not state.reaches(i)
-            and state.left > max(until, p.least_seconds)
-        ):
-            before = state.worth
-            domains = self._random.sample(range(self._regions.count), min(most, int(width)))
-            settled = self._open(i, domains, relaxed)
-            if state.worth.rank > before.rank:
-                in_vain = 0
-            else:
-                in_vain += 1
-                width = width + wider if settled else max(fewest, width - p.narrower)
-        if in_vain == p.victim_in_vain:
-            self._in_vain = i, state.plan
+        self._goal, self._relaxed, self._alone = i, relaxed, relaxed is not None
+        self._width, self._failed = float(self._fewest), 0
+
+    @property
+    def _follows(self) -> bool:
+        return self._leads and self._relaxed is not None
+
+    @property
+    def _fewest(self) -> int:
+        p = self._state.parameters
+        return p.fewest_led_domains if self._follows else p.fewest_domains
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is another one."""
+        p = self._state.parameters
+        return (
+            self._most >= p.fewest_domains
+            and self._failed < p.victim_in_vain
+            and not self.ended_in_vain(self._goal)
+        )
 
     def ended_in_vain(self, i: int) -> bool:
         """Whether they brought nothing more for the i-th goal of the present plan."""
         return self._in_vain == (i, self._state.plan)
 
-    def _open(self, i: int, domains: Collection[int], relaxed: Floats | None) -> bool:
-        """Settles one neighbourhood; returns false if that takes too long."""
-        state, model, p = self._state, self._model, self._state.parameters
-        goal = state.goals[i]
+    def ask(self) -> Asked:
+        """The next one, as a question."""
+        state, model, p, i = self._state, self._model, self._state.parameters, self._goal
+        relaxed = self._relaxed if self._follows or self._alone else None
+        domains: Sequence[int] = ()
+        if not self._alone:
+            width = min(self._most, int(self._width))
+            domains = self._random.sample(range(self._regions.count), width)
+        self._alone = False
         mark = model.mark()
-        for earlier, enough in zip(state.goals[:i], state.worth.enough, strict=False):
-            keep(earlier, model, enough)
-        found = model.whole(
-            goal.terms(model) or [],
-            maximize=not goal.tier.minimize,
+        for k, enough in enumerate(state.worth.enough[:i]):
+            hold(state.goals[k], self._terms[k], model, enough)
+        question = model.ask_whole(
+            self._terms[i] or [],
+            maximize=not state.goals[i].tier.minimize,
             seconds=state.at_most(p.victim_seconds),
             nodes=p.victim_nodes,
             beyond=state.worth.enough[i],
             fixed=self._regions.fixed(state.plan, domains, relaxed),
         )
         model.undo(mark)
+        return Asked(question, len(domains))
+
+    def take(self, asked: Asked, found: Solved) -> None:
+        """Makes the plan that was found, and opens more or fewer domains the next time."""
+        state, p = self._state, self._state.parameters
+        before = state.worth
         if found.values is not None:
             self._aim(found.values)
-        return found.proven
+        if state.worth.rank > before.rank:
+            self._failed = 0
+        elif asked.domains:
+            self._failed += 1
+            wider = p.led_wider if self._follows else p.wider
+            width = self._width + wider if found.proven else self._width - p.narrower
+            self._width = max(self._fewest, width)
+        if self._failed == p.victim_in_vain:
+            self._in_vain = self._goal, state.plan
+
+
+def improve(
+    state: State,
+    i: int,
+    kinds: Sequence[Neighbourhoods],
+    threads: SolverThreads,
+    share: float,
+    until: Future[Solved] | None = None,
+) -> None:
+    """Improves the i-th goal of the plan in this share of the time, or until something else is
+    solved, by neighbourhoods of these kinds in turn, as many at once as threads are idle.
+
+    Another one may have a better plan meanwhile: then what is found is taken if it is better still.
+    """
+    least = max(state.left - state.at_most(state.left * share), state.parameters.least_seconds)
+    repeatable = state.problem.policy.deterministic
+    begun: dict[Future[Solved], tuple[Neighbourhoods, Asked]] = {}
+    turns = 0
+    while True:
+        while (
+            threads.idle
+            and (able := [kind for kind in kinds if kind.goes_on])
+            and not state.reaches(i)
+            and state.left > least
+            and not (until and until.done() and not repeatable)
+            and not (repeatable and begun)
+        ):
+            kind, turns = able[turns % len(able)], turns + 1
+            asked = kind.ask()
+            begun[threads.begin(asked.question)] = kind, asked
+        if not begun:
+            return
+        for future in wait(begun, return_when=FIRST_COMPLETED).done:
+            kind, asked = begun.pop(future)
+            kind.take(asked, future.result())

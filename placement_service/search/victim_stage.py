@@ -3,26 +3,32 @@ model bounds one goal after another, first as a linear program and then, where t
 reach that bound, in whole numbers. Each solution in whole numbers is a target: what it keeps stays,
 waiting gangs go where it puts them, and then gangs that left go home again where they can.
 
-Where the simple model does not settle a goal in its time, the sharp one goes on.
+Where the simple model does not settle a goal in its time, the sharp one goes on. Where both are
+large the linear program of the sharp one takes seconds: it is solved in a thread of its own while
+the simple one is asked.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
-from placement_service.cp_sat.linear_model import Floats, OutOfTime, Solved
+from placement_service.cp_sat.linear_model import OutOfTime, Solved
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.solution import TierName
+from placement_service.formulation.arrays import Floats
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.victims import spare_victims
 from placement_service.search.incumbent import State
-from placement_service.search.lexicographic import keep
+from placement_service.search.lexicographic import hold, keep
+from placement_service.search.solver_threads import SolverThreads
 from placement_service.search.victim_aim import accept_filled, aim, settled
-from placement_service.search.victim_core import choose_domains
-from placement_service.search.victim_neighbourhoods import Neighbourhoods
+from placement_service.search.victim_core import Cores, several_wait
+from placement_service.search.victim_neighbourhoods import Neighbourhoods, improve
 from placement_service.search.victim_sums import bound_sum
 
 
@@ -33,32 +39,53 @@ def settle_victims(state: State) -> None:
         return
     state.phase = "victims"
     # A model is not finished when its time is up.
-    with suppress(OutOfTime):
-        _settle(state)
+    with suppress(OutOfTime), SolverThreads(state.parameters.victim_threads) as threads:
+        _settle(state, threads)
 
 
-def _settle(state: State) -> None:
-    moves = any(g.keeps for g in state.problem.gangs)
-    spares = not (choose_domains(state) or moves)
+def _settle(state: State, threads: SolverThreads) -> None:
     p, rng = state.parameters, random.Random(state.parameters.seed)
-    share = p.victim_solve_share
-    first = _Descent(state, rng, large_only=True)
-    first.bound_sum()
+    share, moves = p.victim_solve_share, any(g.keeps for g in state.problem.gangs)
+    cores = Cores(state, threads)
+    cores.begin()
+    first = _Descent(state, threads, rng, large_only=True)
+    cores.take()
+    sharp: _Descent | None = None
+    large = first.model.size > p.victim_variables
+    if large and several_wait(state) and not (moves or state.proven):
+        sharp = _Descent(state, threads, rng, sharp=True, beside=first)
+        sharp.begin()
+        cores.begin()
+        first.bound_sum()
+        # More cores would take longer than neighbourhoods of both models.
+        cores.take()
+    else:
+        cores.settle()
+        first.bound_sum()
+    until = sharp.begun.solving if sharp and sharp.begun else None
     if moves:
         first.run(share)
     else:
-        first.run(p.victim_first_share, patient=True)
+        first.run(p.victim_first_share, patient=True, until=until)
     first.bound_sum()
-    if spares and not state.proven and state.left > 0:
-        until = time.monotonic() + state.at_most(state.left * p.victim_spare_share)
-        accept_filled(state, spare_victims(state.builder, state.plan, until=until))
-    if first.model.leaves_out and not state.proven and state.left > 0:
-        _Descent(state, rng).run(share)
+    if not (moves or cores.first_settled or state.proven) and state.left > 0:
+        end = time.monotonic() + state.at_most(state.left * p.victim_spare_share)
+        accept_filled(state, spare_victims(state.builder, state.plan, until=end))
+    if first.model.leaves_out and not (sharp or state.proven) and state.left > 0:
+        _Descent(state, threads, rng).run(share)
     if not state.proven and state.left > 0:
-        sharp = _Descent(state, rng, sharp=True)
+        sharp = sharp or _Descent(state, threads, rng, sharp=True, beside=first)
         sharp.run(share)
         if not (moves or sharp.says_more or state.proven) and state.left > 0:
             first.run(share)
+
+
+class _Begun(NamedTuple):
+    """The linear program of a goal that is being solved, with those before it at these bounds."""
+
+    goal: int
+    bounds: tuple[int, ...]
+    solving: Future[Solved]
 
 
 class _Descent:
@@ -67,12 +94,15 @@ class _Descent:
     def __init__(
         self,
         state: State,
+        threads: SolverThreads,
         rng: random.Random,
         *,
         large_only: bool = False,
         sharp: bool = False,
+        beside: _Descent | None = None,
     ) -> None:
-        self.state = state
+        """Neighbourhoods of the model `beside` are settled in turn with its own."""
+        self.state, self._threads = state, threads
         self.goals = state.goals
         self.sharp = sharp
         self.model = VictimModel(
@@ -90,10 +120,12 @@ class _Descent:
         self._neighbourhoods = Neighbourhoods(
             state,
             self.model,
+            self._terms,
             rng,
             partial(aim, state, self.model),
             leads=sharp,
         )
+        self._beside = beside
         #: What these are held at.
         self._held_at: list[int] = []
         #: Bounds of the goals, each with those before it at their bounds.
@@ -102,6 +134,8 @@ class _Descent:
         self._last: Floats | None = None
         #: Solutions of linear programs, by goal.
         self._relaxed: dict[int, Floats | None] = {}
+        #: The linear program that was begun before it is needed.
+        self.begun: _Begun | None = None
         #: Whether it is small or has settled a goal as a whole. Then the next ones mostly take less
         #: time than their neighbourhoods.
         self._solves = self.model.size <= state.parameters.victim_variables
@@ -112,10 +146,28 @@ class _Descent:
         #: Whether all is held at its bound, so that what follows are bounds of the problem.
         self._learns = True
 
-    def run(self, share: float, *, patient: bool = False) -> None:
+    def begin(self) -> None:
+        """Begins to solve the linear program of the first open goal."""
+        state, i = self.state, self.state.first_open
+        terms = self._terms[i] if i < len(self.goals) else None
+        if not terms or any(floor is not None for floor in state.worth.floors):
+            return
+        bounds, mark = tuple(state.bounds[:i]), self.model.mark()
+        for goal, mine, bound in zip(self.goals, self._terms, bounds, strict=False):
+            hold(goal, mine, self.model, bound)
+        question = self.model.ask_relaxed(
+            terms, maximize=not self.goals[i].tier.minimize, seconds=state.left
+        )
+        self.model.undo(mark)
+        self.begun = _Begun(i, bounds, self._threads.begin(question))
+
+    def run(
+        self, share: float, *, patient: bool = False, until: Future[Solved] | None = None
+    ) -> None:
         """Goes on as far as it can. One goal may take this share of the time in whole numbers. If
         it is `patient`, a large model ends where its linear program says nothing and neighbourhoods
-        still help: whole numbers take long there, and the sharp model says more.
+        still help: whole numbers take long there, and the sharp model says more. With `until` it
+        ends when that is solved, and asks for no whole numbers until then.
         """
         # Other models may have learned more meanwhile.
         del self.bounds[self.held :]
@@ -129,6 +181,13 @@ class _Descent:
             if not self._is_reached(self.held):
                 if self.sharp and self._learns and not self.says_more:
                     # The other model, which is much smaller, says as much.
+                    if self._relaxed.get(self.held) is not None:
+                        self._improve_at_length()
+                    return
+                if until:
+                    self._improve(1.0, until)
+                    if self._is_reached(self.held):
+                        continue
                     return
                 if patient and not (self._solves or self.says_more):
                     self._improve(self.state.parameters.victim_patient_share)
@@ -148,7 +207,7 @@ class _Descent:
         # time than neighbourhoods. Pods that move have none.
         near = self.model.moves
         if not ((near or self._solves) and self._solve(brief, near=near)):
-            self._improve(self.state.parameters.victim_share)
+            self._improve_at_length()
             if self._is_reached(self.held):
                 return True
             if not self._solve(share):
@@ -169,12 +228,24 @@ class _Descent:
         self._held_at.append(reached)
         self.held += 1
 
-    def _improve(self, share: float) -> None:
+    def neighbourhoods_of(self, i: int) -> Neighbourhoods:
+        """Those for a goal."""
+        self._neighbourhoods.turn_to(i, self._relaxed.get(i))
+        return self._neighbourhoods
+
+    def _improve(self, share: float, until: Future[Solved] | None = None) -> None:
         """A better plan for the next goal, from one neighbourhood after another, in this share of
-        the time.
+        the time, or until something else is solved.
         """
-        if self._improves():
-            self._neighbourhoods.improve(self.held, share, self._relaxed.get(self.held))
+        if not self._improves():
+            return
+        models = [self] if self._beside is None else [self, self._beside]
+        kinds = [one.neighbourhoods_of(self.held) for one in models]
+        improve(self.state, self.held, kinds, self._threads, share, until)
+
+    def _improve_at_length(self) -> None:
+        """The same in so much of the time that whole numbers have theirs, where that is enough."""
+        self._improve(self.state.parameters.victim_share if self._ends_in_time() else 1.0)
 
     def _improves(self) -> bool:
         """Whether neighbourhoods are of use: the plan has all that earlier goals have to be."""
@@ -217,7 +288,7 @@ class _Descent:
                     break
                 tier, maximize = goal.tier, not goal.tier.minimize
                 if large:
-                    found = self.model.relaxed(terms, maximize=maximize, seconds=state.left)
+                    found = self._relaxation(i, terms, maximize=maximize)
                     self._relaxed[i] = found.values
                     if found.bound is None:
                         break
@@ -230,6 +301,13 @@ class _Descent:
         self.model.undo(mark)
         if self._learns:
             state.learn_all(self.bounds)
+
+    def _relaxation(self, i: int, terms: Terms[int], *, maximize: bool) -> Solved:
+        """The linear program of a goal, with those before it at their bounds."""
+        begun, self.begun = self.begun, None
+        if begun and (begun.goal, begun.bounds) == (i, tuple(self.bounds)):
+            return begun.solving.result()
+        return self.model.relaxed(terms, maximize=maximize, seconds=self.state.left)
 
     def _says_the_same(self, i: int, terms: Terms[int]) -> bool:
         """Whether a goal counts the same as the goal before it, of which nothing may be spent."""

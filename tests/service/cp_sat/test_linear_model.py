@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from placement_service.cp_sat import linear_model
 from placement_service.cp_sat.linear_model import LinearModel
 from placement_service.formulation.tiers.goal import Terms
 
@@ -32,7 +33,7 @@ def test_what_the_solver_finds_and_is_not_better_is_nothing(
 ) -> None:
     model, terms = three()
     values = None if read is None else np.array(read)
-    monkeypatch.setattr(model, "_read", lambda _: values)
+    monkeypatch.setattr(linear_model, "_read", lambda *_: values)
     found = model.whole(terms, maximize=True, seconds=10, beyond=4000)
     assert found.values is None
     assert found.bound == 5000
@@ -63,3 +64,16 @@ def test_fixed_variables_keep_their_values_and_count() -> None:
     assert found.values.round().tolist() == [1, 0, 1]
     assert found.bound == 4000
     assert model.whole(terms, maximize=True, seconds=10, beyond=4000, fixed={0: 1.0}).values is None
+
+
+def test_a_question_is_about_the_model_as_it_was_when_it_was_asked() -> None:
+    model, terms = three()
+    mark = model.mark()
+    model.row([(2, 1)], most=0)
+    without = model.ask_whole(terms, maximize=True, seconds=10)
+    relaxed = model.ask_relaxed(terms, maximize=True, seconds=10)
+    model.undo(mark)
+    assert model.whole(terms, maximize=True, seconds=10).bound == 5000
+    model.row([(1, 1)], most=0)
+    assert without().bound == relaxed().bound == 3000
+    assert model.whole(terms, maximize=True, seconds=10).bound == 4000

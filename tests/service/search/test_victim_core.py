@@ -21,7 +21,8 @@ from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.heuristic.victim_prices import Prices
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
-from placement_service.search.victim_core import choose_domains
+from placement_service.search.solver_threads import SolverThreads
+from placement_service.search.victim_core import Cores
 from tests.service.evictions import PREEMPT, running
 from tests.service.questions import gang, node
 from tests.service.search.answering import answer
@@ -63,6 +64,11 @@ def state_of(problem: Problem, plan: Plan) -> State:
     return State(problem, start, time.monotonic() + 60, lambda _: None, DEFAULTS)
 
 
+def settle_cores(state: State) -> None:
+    with SolverThreads(1) as threads:
+        Cores(state, threads).settle()
+
+
 def evicted(state: State) -> float:
     [tier] = [t for t in state.solution().tiers if t.name is TierName.DISRUPTION]
     return tier.value
@@ -73,7 +79,7 @@ def test_domains_of_all_gangs_are_chosen_at_once() -> None:
     problem, plan = two_wait(x="b0", y="c0")
     state = state_of(problem, plan)
     assert evicted(state) == 6
-    choose_domains(state)
+    settle_cores(state)
     assert evicted(state) == 2
 
 
@@ -88,14 +94,14 @@ def test_prices_that_were_found_before_the_first_answer_are_used(
         raise AssertionError("found twice")
 
     monkeypatch.setattr(Prices, "of_nodes", never)
-    choose_domains(state)
+    settle_cores(state)
     assert evicted(state) == 2
 
 
 def test_nothing_is_chosen_for_one_gang() -> None:
     problem, plan = two_wait(x="b0")
     state = state_of(problem, plan)
-    choose_domains(state)
+    settle_cores(state)
     assert state.plan == plan
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from placement_service.cp_sat.linear_model import Floats, Solved
+from placement_service.cp_sat.linear_model import Solved
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_regions import Regions
 from placement_service.entities.request import PackingScope, Snapshot
+from placement_service.formulation.arrays import Floats
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx, NodeIdx
 from placement_service.formulation.objective import to_solution
@@ -22,12 +24,16 @@ from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
-from placement_service.search.victim_neighbourhoods import Neighbourhoods
+from placement_service.search.solver_threads import SolverThreads
+from placement_service.search.victim_neighbourhoods import Asked, Neighbourhoods, improve
 from tests.service.evictions import PREEMPT, running, urgent
 from tests.service.questions import node
 from tests.waiting import LONG
 
 PARAMETERS = replace(DEFAULTS, victim_domains=1.0)
+
+#: What says that there is nothing better.
+NOTHING = Solved(None, None, proven=True)
 
 
 def two_racks() -> tuple[Problem, Plan]:
@@ -44,6 +50,27 @@ def two_racks() -> tuple[Problem, Plan]:
     plan = {g: units for g, units in home_plan(problem).items() if len(units) == 1}
     plan[waiting.index] = (UnitsOnNode(DemandIdx(0), NodeIdx(0), 1),)
     return problem, plan
+
+
+def neighbourhoods(
+    state: State, aim: Callable[[Floats], None] = lambda _: None, *, leads: bool = False
+) -> Neighbourhoods:
+    model = VictimModel(state.problem)
+    terms = [goal.terms(model) if goal.tier.provable else None for goal in state.goals]
+    return Neighbourhoods(state, model, terms, random.Random(1), aim, leads=leads)
+
+
+def improved(
+    state: State,
+    *kinds: Neighbourhoods,
+    relaxed: Floats | None = None,
+    until: Future[Solved] | None = None,
+) -> None:
+    """After neighbourhoods of these kinds for the first open goal."""
+    with SolverThreads(2) as threads:
+        for kind in kinds:
+            kind.turn_to(state.first_open, relaxed)
+        improve(state, state.first_open, kinds, threads, 1.0, until)
 
 
 def test_the_plan_is_a_solution_and_all_but_open_domains_keeps_its_values() -> None:
@@ -80,13 +107,13 @@ def test_a_better_plan_is_found_when_the_right_domains_are_open() -> None:
         lambda _: None,
         replace(PARAMETERS, victim_in_vain=1),
     )
-    model = VictimModel(problem)
     seen: list[Floats] = []
     goal = state.first_open
-    Neighbourhoods(state, model, random.Random(1), seen.append).improve(goal, 1.0)
-    [better] = seen
-    terms = state.goals[goal].terms(model)
+    improved(state, neighbourhoods(state, seen.append))
+    terms = state.goals[goal].terms(VictimModel(problem))
+    assert seen
     assert terms
+    better = seen[0]
     assert round(sum(w * better[v] for v, w in terms)) > state.worth.values[goal]
 
 
@@ -95,18 +122,67 @@ def test_what_brought_nothing_is_not_tried_again(monkeypatch: pytest.MonkeyPatch
     start = to_solution(problem, plan)
     parameters = replace(PARAMETERS, victim_in_vain=3)
     state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
-    model = VictimModel(problem)
-    asked: list[float] = []
+    asked = counted(monkeypatch)
+    kind = neighbourhoods(state)
+    improved(state, kind)
+    tried = len(asked)
+    # More may have been begun before the last of them was solved.
+    assert 3 <= tried <= 6
+    improved(state, kind)
+    assert len(asked) == tried
 
-    def remember(*_: object, seconds: float, **__: object) -> Solved:
-        asked.append(seconds)
-        return Solved(None, None, proven=True)
 
-    monkeypatch.setattr(VictimModel, "whole", remember)
-    neighbourhoods = Neighbourhoods(state, model, random.Random(1), lambda _: None)
-    for _ in range(2):
-        neighbourhoods.improve(state.first_open, 1.0)
+def test_the_same_request_asks_for_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, plan = two_racks()
+    problem = replace(problem, policy=replace(problem.policy, deterministic=True))
+    start = to_solution(problem, plan)
+    parameters = replace(PARAMETERS, victim_in_vain=3)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+    asked = counted(monkeypatch)
+    never: Future[Solved] = Future()
+    never.set_result(NOTHING)
+    # That something else is solved is nothing to go by.
+    improved(state, neighbourhoods(state), until=never)
     assert len(asked) == 3
+
+
+def test_all_kinds_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    parameters = replace(PARAMETERS, victim_in_vain=2)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+    asked = counted(monkeypatch)
+    kinds = [neighbourhoods(state), neighbourhoods(state)]
+    improved(state, *kinds)
+    assert {id(kind) for kind in asked} == {id(kind) for kind in kinds}
+    assert not any(kind.goes_on for kind in kinds)
+
+
+def test_none_is_begun_once_something_else_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, PARAMETERS)
+    asked = counted(monkeypatch)
+    solved: Future[Solved] = Future()
+    solved.set_result(NOTHING)
+    kind = neighbourhoods(state)
+    improved(state, kind, until=solved)
+    assert not asked
+    improved(state, kind)
+    assert asked
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Neighbourhoods]:
+    """Whose neighbourhoods were asked for; none of them brings anything."""
+    asked: list[Neighbourhoods] = []
+    ask = Neighbourhoods.ask
+
+    def remember(self: Neighbourhoods) -> Asked:
+        asked.append(self)
+        return ask(self)._replace(question=lambda: NOTHING)
+
+    monkeypatch.setattr(Neighbourhoods, "ask", remember)
+    return asked
 
 
 def test_what_a_linear_program_has_otherwise_is_open_too() -> None:
@@ -136,8 +212,7 @@ def test_what_differs_is_open_alone_at_first_and_always_where_it_leads(
     parameters = replace(PARAMETERS, victim_in_vain=2)
     start = to_solution(problem, plan)
     state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
-    model = VictimModel(problem)
-    relaxed = np.full(model.size, 0.5)
+    relaxed = np.full(VictimModel(problem).size, 0.5)
     opened: list[tuple[int, bool]] = []
 
     def remember(
@@ -147,7 +222,9 @@ def test_what_differs_is_open_alone_at_first_and_always_where_it_leads(
         return {}
 
     monkeypatch.setattr(Regions, "fixed", remember)
-    monkeypatch.setattr(VictimModel, "whole", lambda *_, **__: Solved(None, None, proven=True))
-    neighbourhoods = Neighbourhoods(state, model, random.Random(1), lambda _: None, leads=leads)
-    neighbourhoods.improve(state.first_open, 1.0, relaxed)
-    assert opened == [(0, True), *([(1, True), (1, True)] if leads else [(2, False), (2, False)])]
+    monkeypatch.setattr(VictimModel, "ask_whole", lambda *_, **__: lambda: NOTHING)
+    kind = neighbourhoods(state, leads=leads)
+    improved(state, kind, relaxed=relaxed)
+    more = (1, True) if leads else (2, False)
+    assert opened[:3] == [(0, True), more, more]
+    assert set(opened[3:]) <= {more}

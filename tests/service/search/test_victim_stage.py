@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from placement_service.cp_sat.linear_model import Solved
+from placement_service.cp_sat.linear_model import Question, Solved
 from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.request import Policy, Snapshot
@@ -23,6 +25,8 @@ from placement_service.heuristic.plan_builder import Builder
 from placement_service.search import engine, victim_stage
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
+from placement_service.search.solver_threads import SolverThreads
+from placement_service.search.victim_core import Cores
 from placement_service.search.victim_neighbourhoods import Neighbourhoods
 from placement_service.search.victim_stage import settle_victims
 from tests.scenario import Scenario
@@ -94,12 +98,11 @@ def test_a_model_is_not_built_beyond_the_time(monkeypatch: pytest.MonkeyPatch) -
         rest(model)
         built.append(model)
 
-    def late(state: State) -> bool:
+    def late(_: Cores) -> None:
         state.deadline = time.monotonic()
-        return True
 
     monkeypatch.setattr(VictimModel, "_rest", remember)
-    monkeypatch.setattr(victim_stage, "choose_domains", late)
+    monkeypatch.setattr(Cores, "begin", late)
     plan = state.plan
     settle_victims(state)
     assert (built, state.plan, state.phase) == ([], plan, "victims")
@@ -130,7 +133,7 @@ def events_of(state: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(victim_stage, "spare_victims", spare)
     monkeypatch.setattr(VictimModel, "whole", remember)
-    monkeypatch.setattr(Neighbourhoods, "improve", lambda *_: events.append("improve"))
+    monkeypatch.setattr(victim_stage, "improve", lambda *_: events.append("improve"))
     settle_victims(state)
     return events
 
@@ -222,6 +225,81 @@ def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VictimModel, "whole", lambda *_, **__: Solved(None, None))
     settle_victims(state)
     assert made == [False, True]
+
+
+@pytest.fixture
+def two_wait() -> State:
+    """Two gangs wait, in a large model; the plan puts them in the place of the larger gangs."""
+    old = [running(f"old-{i}", f"n{i}", gpus=8 - 4 * (i % 2)) for i in range(4)]
+    nodes = tuple(node(f"n{i}", used=8 - 4 * (i % 2)) for i in range(4))
+    waiting = (urgent(), replace(urgent(), name=f"{urgent().name}-too"))
+    plan: Plan = {GangIdx(1): at(1), GangIdx(3): at(3), GangIdx(4): at(0), GangIdx(5): at(2)}
+    state = state_of(Snapshot(nodes, (*old, *waiting)), PREEMPT, plan)
+    state.parameters = replace(PARAMETERS, victim_variables=0, most_core_domains=0)
+    return state
+
+
+def test_the_sharp_linear_program_is_solved_beside_the_simple_model(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neighbourhoods of the simple model go on until then, and then those of both."""
+    begun: list[VictimModel] = []
+    asked: list[VictimModel] = []
+    improved: list[tuple[int, bool]] = []
+    ask, relaxed = VictimModel.ask_relaxed, VictimModel.relaxed
+
+    def begin(model: VictimModel, terms: Terms[int], **limits: Any) -> Question:
+        begun.append(model)
+        return ask(model, terms, **limits)
+
+    def relax(model: VictimModel, terms: Terms[int], **limits: Any) -> Solved:
+        asked.append(model)
+        return relaxed(model, terms, **limits)
+
+    def improve(
+        state: State,
+        i: int,
+        kinds: Sequence[Neighbourhoods],
+        threads: SolverThreads,
+        share: float,
+        until: Future[Solved] | None,
+    ) -> None:
+        improved.append((len(kinds), until is not None))
+        if until:
+            until.result()
+
+    monkeypatch.setattr(VictimModel, "ask_relaxed", begin)
+    monkeypatch.setattr(VictimModel, "relaxed", relax)
+    monkeypatch.setattr(victim_stage, "improve", improve)
+    monkeypatch.setattr(victim_stage, "bound_sum", lambda state, model, terms: None)
+    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    settle_victims(two_wait)
+    sharp = begun[0]
+    assert improved[:2] == [(1, True), (2, False)]
+    # What was begun is not asked for again.
+    assert asked[0] is not sharp
+    assert begun.count(sharp) == 1 + asked.count(sharp)
+    assert two_wait.reaches(two_wait.first_open - 1)
+
+
+@pytest.mark.parametrize(("more", "again"), [((), 0), ((7,), 1)])
+def test_what_was_begun_for_other_bounds_is_asked_for_again(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch, more: tuple[int, ...], again: int
+) -> None:
+    with SolverThreads(1) as threads:
+        sharp = victim_stage._Descent(two_wait, threads, random.Random(1), sharp=True)
+        asked: list[VictimModel] = []
+
+        def says_nothing(model: VictimModel, *_: object, **__: object) -> Solved:
+            asked.append(model)
+            return Solved(None, None)
+
+        monkeypatch.setattr(VictimModel, "relaxed", says_nothing)
+        sharp.begin()
+        assert sharp.begun
+        sharp.begun = sharp.begun._replace(bounds=(*sharp.begun.bounds, *more))
+        sharp._relax()
+    assert len(asked) == again
 
 
 def test_nothing_is_counted_once_victims_took_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
