@@ -172,6 +172,8 @@ class Clearing:
 
     def _pods_of_budgets(self, index: GangIdx, node: int | None) -> Mapping[int, int]:
         """The pods of each budget that a gang has on a node, or everywhere."""
+        if not self._may_go:
+            return {}
         gang = self._standing.problem.gangs[index]
         mine = (unit for unit in self._units(index) if node is None or unit.node == node)
         return self._standing.budgets.pods(gang, mine)
