@@ -73,6 +73,7 @@ from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
 from placement_service.search.refill_stage import refill_domains
 from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
+from placement_service.search.victim_bounds import bound_victims, many_may_give_way
 from placement_service.search.victim_stage import settle_victims
 
 __all__ = ["prepare", "search"]
@@ -222,8 +223,12 @@ def _prove(
     if small or loosest is relaxation or loose.open_tier is TierName.ADMITTED:
         count(loose)
         count_tiers(loose)
+    victims = many_may_give_way(loose)
+    if victims:
+        bound_victims(loose)
     settle_aggregate(loose)
-    settle_exact(loose)
+    if small or not victims:
+        settle_exact(loose)
     if relaxation.free is state.problem.free:
         state.accept(loose.plan)
     if relaxation.exact:

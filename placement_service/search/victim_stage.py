@@ -27,6 +27,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import hold, keep
 from placement_service.search.solver_threads import SolverThreads
 from placement_service.search.victim_aim import accept_filled, aim, settled
+from placement_service.search.victim_bounds import many_may_give_way
 from placement_service.search.victim_core import Cores, several_wait
 from placement_service.search.victim_neighbourhoods import Neighbourhoods, improve
 from placement_service.search.victim_sums import bound_sum
@@ -34,8 +35,7 @@ from placement_service.search.victim_sums import bound_sum
 
 def settle_victims(state: State) -> None:
     """Better plans and better bounds, where many running gangs may give way."""
-    open_gangs = sum(bool(g.home) for g in state.problem.gangs)
-    if open_gangs < state.parameters.victim_gangs or state.proven or state.left <= 0:
+    if not many_may_give_way(state) or state.proven or state.left <= 0:
         return
     state.phase = "victims"
     # A model is not finished when its time is up.
