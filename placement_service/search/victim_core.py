@@ -46,7 +46,7 @@ class Cores:
         state, p = self._state, self._state.parameters
         if self._domains > p.most_core_domains or state.proven or state.left <= p.least_seconds:
             self._ended = True
-        if self._ended or self._begun:
+        if self._ended:
             return
         model = VictimModel(
             state.problem,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from placement_service.cp_sat.linear_model import Question, Solved
 from placement_service.cp_sat.victim_core import Core
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.request import PackingScope, PodGang, Snapshot
@@ -19,6 +20,7 @@ from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.heuristic.victim_prices import Prices
+from placement_service.search import victim_core
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.solver_threads import SolverThreads
@@ -103,6 +105,53 @@ def test_nothing_is_chosen_for_one_gang() -> None:
     state = state_of(problem, plan)
     settle_cores(state)
     assert state.plan == plan
+
+
+@pytest.mark.parametrize(
+    ("proven", "better", "opened", "settled"),
+    [
+        # As long as they are settled, up to the most.
+        ([True, True, True], False, [2, 4, 8], True),
+        # The first that is not settled is the last, and a later one that is not better either.
+        ([False], True, [2], False),
+        ([True, False], False, [2, 4], True),
+        # With a better plan there is another core of the same size.
+        ([True, False, False, False], True, [2, 4, 4, 4], True),
+    ],
+)
+def test_cores_open_ever_more_domains_while_that_helps(
+    monkeypatch: pytest.MonkeyPatch,
+    proven: list[bool],
+    better: bool,
+    opened: list[int],
+    settled: bool,
+) -> None:
+    problem, plan = two_wait(x="b0", y="c0")
+    state = state_of(problem, plan)
+    state.parameters = replace(DEFAULTS, most_core_domains=8)
+    asked: list[int] = []
+    core = state.ground.cheap_room.core
+    left = list(proven)
+
+    def remember(domains: int, plan: Plan) -> Core:
+        asked.append(domains)
+        return core(domains, plan)
+
+    def found(*_: object, **__: object) -> Question:
+        solved = Solved(np.zeros(1) if better else None, None, proven=left.pop(0))
+        return lambda: solved
+
+    def take(state: State, *_: object) -> None:
+        if len(asked) < len(proven):
+            state.worth = replace(state.worth, values=(*state.worth.values[:-1], len(asked)))
+
+    monkeypatch.setattr(state.ground.cheap_room, "core", remember)
+    monkeypatch.setattr(VictimModel, "ask_whole", found)
+    monkeypatch.setattr(victim_core, "aim", take)
+    with SolverThreads(1) as threads:
+        cores = Cores(state, threads)
+        cores.settle()
+    assert (asked, cores.first_settled) == (opened, settled)
 
 
 def test_what_is_not_open_stays_at_home() -> None:

@@ -15,6 +15,7 @@ from placement_service.cp_sat.linear_model import Solved
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_regions import Regions
 from placement_service.entities.request import PackingScope, Snapshot
+from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx, NodeIdx
@@ -170,6 +171,66 @@ def test_none_is_begun_once_something_else_is_solved(monkeypatch: pytest.MonkeyP
     assert not asked
     improved(state, kind)
     assert asked
+
+
+@pytest.mark.parametrize("reached", [False, True])
+def test_they_end_when_the_goal_is_reached_or_time_is_up(
+    monkeypatch: pytest.MonkeyPatch, reached: bool
+) -> None:
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    until = time.monotonic() + LONG * reached
+    state = State(problem, start, until, lambda _: None, PARAMETERS)
+    asked = counted(monkeypatch)
+    goal = state.first_open
+    if reached:
+        state.learn(goal, state.worth.enough[goal])
+    assert state.reaches(goal) is reached
+    with SolverThreads(2) as threads:
+        kind = neighbourhoods(state)
+        kind.turn_to(goal)
+        improve(state, goal, [kind], threads, 1.0)
+    assert not asked
+
+
+def test_what_is_open_alone_is_none_of_those_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    parameters = replace(PARAMETERS, victim_in_vain=1)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+    counted(monkeypatch)
+    kind = neighbourhoods(state)
+    kind.turn_to(state.first_open, np.zeros(VictimModel(problem).size))
+    kind.take(kind.ask(), NOTHING)
+    assert kind.goes_on
+    kind.take(kind.ask(), NOTHING)
+    assert not kind.goes_on
+
+
+def test_goals_before_stay_as_good_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, PARAMETERS)
+    held: list[tuple[int | None, int | None]] = []
+
+    def remember(
+        _: VictimModel, terms: object, *, at_least: int | None = None, at_most: int | None = None
+    ) -> None:
+        held.append((at_least, at_most))
+
+    kind = neighbourhoods(state)
+    monkeypatch.setattr(VictimModel, "hold", remember)
+    [last] = [i for i, g in enumerate(state.goals) if g.tier is TierName.DISRUPTION]
+    kind.turn_to(last)
+    kind.ask()
+    model = VictimModel(problem)
+    enough = state.worth.enough
+    assert held == [
+        (None, enough[i]) if goal.tier.minimize else (enough[i], None)
+        for i, goal in enumerate(state.goals[:last])
+        if goal.terms(model)
+    ]
+    assert held
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Neighbourhoods]:

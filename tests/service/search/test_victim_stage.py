@@ -201,6 +201,21 @@ def test_whole_numbers_are_not_begun_that_cannot_end_in_time(
     assert bool(begun) is deterministic
 
 
+@pytest.mark.parametrize("root", [0, LONG * 1e9])
+def test_neighbourhoods_have_the_time_that_whole_numbers_could_not_use(
+    monkeypatch: pytest.MonkeyPatch, root: float
+) -> None:
+    state = the_larger_one_goes()
+    state.parameters = replace(PARAMETERS, victim_variables=0, victim_root=root)
+    shares: list[float] = []
+    # The first is that of a patient model.
+    monkeypatch.setattr(victim_stage, "improve", lambda *asked: shares.append(asked[4]))
+    monkeypatch.setattr(VictimModel, "whole", lambda *_, **__: Solved(None, None))
+    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    settle_victims(state)
+    assert set(shares[1:]) == {1.0 if root else DEFAULTS.victim_share}
+
+
 def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simple model goes on where the sharp one says no more."""
     state = the_larger_one_goes()
@@ -280,6 +295,41 @@ def test_the_sharp_linear_program_is_solved_beside_the_simple_model(
     assert asked[0] is not sharp
     assert begun.count(sharp) == 1 + asked.count(sharp)
     assert two_wait.reaches(two_wait.first_open - 1)
+
+
+@pytest.mark.parametrize("variables", [0, 10**6])
+def test_only_of_large_models_the_sharp_one_is_begun_before_it_is_needed(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch, variables: int
+) -> None:
+    two_wait.parameters = replace(two_wait.parameters, victim_variables=variables)
+    begun: list[bool] = []
+    begin = victim_stage._Descent.begin
+
+    def remember(self: victim_stage._Descent) -> None:
+        begun.append(self.sharp)
+        begin(self)
+
+    monkeypatch.setattr(victim_stage._Descent, "begin", remember)
+    settle_victims(two_wait)
+    assert begun == [True] * (not variables)
+
+
+def test_what_is_small_is_not_left_to_a_third_model_where_the_sharp_one_has_it(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[bool, bool]] = []
+    init = VictimModel.__init__
+
+    def remember(model: VictimModel, *arguments: Any, **options: Any) -> None:
+        made.append((options.get("large_only", False), options.get("sharp", False)))
+        init(model, *arguments, **options)
+        model.leaves_out = True
+
+    monkeypatch.setattr(VictimModel, "__init__", remember)
+    monkeypatch.setattr(VictimModel, "ask_whole", lambda *_, **__: lambda: Solved(None, None))
+    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    settle_victims(two_wait)
+    assert made == [(True, False), (False, True)]
 
 
 @pytest.mark.parametrize(("more", "again"), [((), 0), ((7,), 1)])
