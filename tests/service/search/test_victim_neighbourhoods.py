@@ -99,6 +99,24 @@ def test_the_plan_is_a_solution_and_all_but_open_domains_keeps_its_values() -> N
     assert round(sum(found.values[v] for v, _ in stay)) == 1
 
 
+@pytest.mark.parametrize(("minimum", "staying"), [(4, 4), (2, 3)])
+def test_what_stays_of_gangs_elsewhere_is_as_in_the_plan(minimum: int, staying: int) -> None:
+    """A gang that stays whole or not at all has one variable for all its pods, another one has its
+    own for those of each node.
+    """
+    nodes = tuple(node(name, used=8, rack=name) for name in ("a", "b"))
+    old = running("old", *"aaaa", gpus=2, minimum=minimum)
+    new = replace(urgent(gpus=2), packing_scopes=(PackingScope("s", ("worker",), "rack"),))
+    question = Snapshot(nodes, (old, running("other", "b", gpus=8), new))
+    problem = formulate(question, PREEMPT, prepare(question, PREEMPT))
+    model = VictimModel(problem)
+    home = home_plan(problem)
+    [(gang, [unit])] = [(g, units) for g, units in home.items() if units[0].node == 0]
+    plan = {**home, gang: (unit._replace(units=staying),)}
+    [kept] = [kept for at, kept in model.kept.items() if at.gang == gang]
+    assert Regions(model).fixed(plan, [1])[kept.variable] * kept.times == staying
+
+
 def test_a_better_plan_is_found_when_the_right_domains_are_open() -> None:
     problem, plan = two_racks()
     state = State(
