@@ -13,6 +13,7 @@ from placement_service.bounds.counting import Counting
 from placement_service.entities.planning import Uncordon
 from placement_service.entities.request import Node, Snapshot
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.plan import Plan
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.planning import changes
 from placement_service.planning.remedies import kind_of
@@ -37,19 +38,20 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
     def places(chosen: Sequence[int]) -> bool:
         return wide.place(within=np.union1d(always, np.array(chosen, dtype=np.int64))) is not None
 
-    if not places(closed):
-        _, plan = case.fit(wide)
-        if plan is not None:
-            # Only a search found it, so trials cannot tell how few are enough.
-            used = {node for units in plan.values() for _, node, _ in units}
-            some = [i for i in closed if i in used]
-            if some and case.settled(partial(changes.opened, nodes=some), plan).found:
-                yield Uncordon(tuple(nodes.names[i] for i in some), False)
-        return
     # 1. A set of which no node can be left out.
-    enough = min(
-        (_irreducible(some, places) for some in _candidates(case, wide, closed, places)), key=len
-    )
+    plan: Plan | None = None
+    if places(closed):
+        enough = min(
+            (_irreducible(some, places) for some in _candidates(case, wide, closed, places)),
+            key=len,
+        )
+    else:
+        # Only a search may find a plan; the nodes that it needs are a first answer.
+        _, plan = case.fit(wide)
+        used = {node for units in (plan or {}).values() for _, node, _ in units}
+        enough = [i for i in closed if i in used]
+        if not enough:
+            return
     # 2. The least number that may be enough by counting.
     ordered = _closed_last(every, closed)
     problem = formulate(ordered, case.policy)
@@ -57,8 +59,7 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
     lowest = max(1, AddedNodes(Counting(Topology(problem)), len(always)).mixed(gang))
     chosen = tuple(nodes.names[i] for i in enough)
     change = partial(changes.opened, nodes=enough)
-    trial = case.trial(change(case.snapshot))
-    fit = case.settled(change, trial.place())
+    fit = case.settled(change, plan or case.trial(change(case.snapshot)).place())
     if not fit.found:
         # Others that wait take what is opened first.
         fit = case.settled(partial(changes.opened, nodes=closed))

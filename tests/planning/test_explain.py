@@ -304,6 +304,18 @@ def test_several_closed_nodes_are_opened_only_as_far_as_needed(client: Placement
     assert len(opened) == 2
 
 
+@pytest.mark.parametrize("minimum", [4, 5])
+def test_the_fewest_are_opened_also_where_only_a_search_finds_a_plan(
+    client: PlacementClient, minimum: int
+) -> None:
+    """The plan has "b" on the nodes that "a" needs; all of its minimum fits the node in block y."""
+    nodes = [node(f"n{i}", gpus=5, block="x") for i in range(2)]
+    nodes += [node(f"c{i}", gpus=5, block="xyy"[i], closed=True) for i in range(3)]
+    gangs = [gang("a", 3, gpus=5, required=BLOCK), gang("b", 5, gpus=1, minimum=minimum)]
+    found = remedies(client, request(nodes, gangs), "a")
+    assert found["uncordon"] == (("nodes/c0", "nodes/c1"),)
+
+
 def test_nodes_are_added_for_the_base_as_well(client: PlacementClient) -> None:
     """The base needs two nodes, and what is based on it one more."""
     base, scaled = gang("base", 2), gang("scaled", 1)
