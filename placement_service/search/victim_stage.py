@@ -27,7 +27,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import hold, keep
 from placement_service.search.solver_threads import SolverThreads
 from placement_service.search.victim_aim import accept_filled, aim, settled
-from placement_service.search.victim_bounds import many_may_give_way
+from placement_service.search.victim_bounds import bound_goals, many_may_give_way
 from placement_service.search.victim_core import Cores, several_wait
 from placement_service.search.victim_neighbourhoods import Neighbourhoods, improve
 from placement_service.search.victim_sums import bound_sum
@@ -49,9 +49,12 @@ def _settle(state: State, threads: SolverThreads) -> None:
     cores = Cores(state, threads)
     cores.begin()
     first = _Descent(state, threads, rng, large_only=True)
+    large = first.model.size > p.victim_variables
+    if not large:
+        # That takes a moment, and cores may take all the time.
+        first.bound_goals()
     cores.take()
     sharp: _Descent | None = None
-    large = first.model.size > p.victim_variables
     if large and several_wait(state) and not (moves or state.proven):
         sharp = _Descent(state, threads, rng, sharp=True, beside=first)
         sharp.begin()
@@ -252,6 +255,10 @@ class _Descent:
         return not self.model.moves and self._plan_reaches(self.held)
 
     # --- bounds -----------------------------------------------------------------
+
+    def bound_goals(self) -> None:
+        """Bounds all goals by linear programs before anything else is done."""
+        bound_goals(self.state, self.model, self._terms)
 
     def bound_sum(self) -> None:
         """Bounds all priorities together, where more is settled than the last time."""

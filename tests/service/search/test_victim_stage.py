@@ -15,6 +15,7 @@ from placement_service.cp_sat.linear_model import Question, Solved
 from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.objective import to_solution
@@ -89,6 +90,23 @@ def test_moves_close_to_the_bound_are_looked_for_first(
     assert state.reaches(goal)
 
 
+def test_bounds_come_before_a_core_that_takes_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twelve GPUs that run four have to go."""
+    state = the_larger_one_goes()
+
+    def late(_: Cores) -> None:
+        state.deadline = time.monotonic()
+
+    monkeypatch.setattr(Cores, "take", late)
+    settle_victims(state)
+    most = [
+        bound // goal.unit
+        for goal, bound in zip(state.goals, state.bounds, strict=True)
+        if goal.tier is TierName.ADMITTED and goal.priority == 0
+    ]
+    assert set(most) == {8}
+
+
 def test_a_model_is_not_built_beyond_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     state = the_larger_one_goes()
     built: list[VictimModel] = []
@@ -141,7 +159,10 @@ def events_of(state: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_what_is_not_settled_briefly_is_improved_before_it_is_tried_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The GPUs that are lost are settled as a whole, and then the pods are not."""
+    """The GPUs that are lost are settled as a whole, and then the pods are not. Linear programs
+    bound nothing before.
+    """
+    monkeypatch.setattr(victim_stage, "bound_goals", lambda state, model, terms: None)
     events = events_of(the_larger_one_goes(), monkeypatch)
     assert events[:3] == ["brief", "brief", "improve"]
     assert events[-3:] == ["brief", "improve", "whole"]
