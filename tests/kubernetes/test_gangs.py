@@ -302,6 +302,7 @@ def test_every_problem_of_a_gang_is_named() -> None:
         topologyConstraint={"packConstraint": {"required": 7}},
         topologyConstraintGroupConfigs=[{"podGroupNames": ["w", "nope"]}, {"podGroupNames": []}],
         reuseReservationRef={},
+        status={"conditions": [{"type": "Initialized", "status": "true"}]},
     )
     assert {field: message for _, field, message in problems(bad)} == {
         "spec.podgroups[0].minReplicas": "is missing",
@@ -319,6 +320,7 @@ def test_every_problem_of_a_gang_is_named() -> None:
         "spec.topologyConstraintGroupConfigs[0].podGroupNames": "the gang has no group nope",
         "spec.topologyConstraintGroupConfigs[1].podGroupNames": "must name at least one group",
         "spec.reuseReservationRef.name": "is missing",
+        "status.conditions[0].status": "must be one of True, False, Unknown, not true",
     }
 
 

@@ -114,6 +114,13 @@ def test_pods_on_unknown_nodes_are_warned_of() -> None:
     )
 
 
+def test_a_status_of_a_condition_that_is_none_is_a_problem() -> None:
+    """Not that the node is not ready, which would close it."""
+    [(where, field, text)] = problems(node(conditions=[{"type": "Ready", "status": "true"}]))
+    assert (where, field) == ("Node n1", "status.conditions[0].status")
+    assert text == "must be one of True, False, Unknown, not true"
+
+
 def test_every_problem_of_a_node_is_named() -> None:
     bad = node(
         "n1",

@@ -99,6 +99,8 @@ def test_every_problem_of_a_spec_is_named_with_its_path() -> None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     node_terms = f"spec.affinity.nodeAffinity.{required}.nodeSelectorTerms"
     assert pod_problems(
+        phase="Suceeded",
+        initContainers=[{"restartPolicy": "always"}],
         containers=[
             {"resources": {"requests": {"cpu": "much", "nvidia.com/gpu": "0.5", "memory": True}}},
             {"resources": {"limits": {"memory": "-1"}}, "ports": [{"hostPort": 70000}]},
@@ -146,6 +148,12 @@ def test_every_problem_of_a_spec_is_named_with_its_path() -> None:
         "spec.containers[1].resources.limits[memory]": "'-1' is negative",
         "spec.containers[1].ports[0].hostPort": "must be at most 65535, not 70000",
         "spec.containers[2]": "must be a mapping, not not a container",
+        "spec.initContainers[0].restartPolicy": (
+            "must be one of Always, OnFailure, Never, not always"
+        ),
+        "status.phase": (
+            "must be one of Pending, Running, Succeeded, Failed, Unknown, not Suceeded"
+        ),
         "spec.nodeSelector[a]": "must be a string, not 1; put it in quotes",
         "spec.overhead": "must be a mapping, not a list",
         f"{node_terms}[0].matchExpressions[0].operator": (

@@ -137,7 +137,7 @@ def _is_ready(status: At) -> bool:
     ready = True
     for condition in status.get("conditions").items():
         if condition.get("type").text() == "Ready":
-            ready = condition.get("status").text() == "True"
+            ready = condition.get("status").condition_status() == "True"
     return ready
 
 

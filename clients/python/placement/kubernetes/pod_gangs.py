@@ -120,5 +120,5 @@ def _is_initialized(status: At) -> bool:
     initialized = not status.value
     for condition in status.get("conditions").items():
         if condition.get("type").text() == "Initialized":
-            initialized = condition.get("status").text() == "True"
+            initialized = condition.get("status").condition_status() == "True"
     return initialized

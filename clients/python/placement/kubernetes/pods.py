@@ -24,6 +24,7 @@ from placement.kubernetes.times import read_time
 #: Fields by which a pod names its native gang.
 _GROUPS: Final = frozenset({"schedulingGroup", "workloadRef"})
 _FINISHED: Final = ("Succeeded", "Failed")
+_PHASES: Final = ("Pending", "Running", *_FINISHED, "Unknown")
 
 #: KAI's label of pods on one shared GPU.
 KAI_GROUP: Final = "runai-gpu-group"
@@ -130,7 +131,8 @@ def _read_pod(
     one: Object, at: At, specs: PodSpecReader, needs: NeedsReader, assigned: Decision
 ) -> Pod | None:
     status = at.get("status")
-    if status.get("phase").text() in _FINISHED:
+    phase = status.get("phase")
+    if phase.value and phase.choice("", _PHASES) in _FINISHED:
         return None
     metadata, spec = at.get("metadata"), at.get("spec")
     if not isinstance(spec.value, dict):

@@ -161,6 +161,7 @@ def resources_message(amounts: Mapping[str, int]) -> v1.Resources:
 
 _OWN_FIELDS: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
+_RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _CONTAINER_FIELDS: Final = ("resources", "ports", "restartPolicy")
 _FIELDS: Final = (
     "overhead", "resources", "hostNetwork", "nodeSelector", "affinity", "tolerations",
@@ -241,7 +242,8 @@ def _requests(at: At) -> dict[str, int]:
     for container in at.get("initContainers").items():
         own = _container_requests(container)
         _add(own, sidecars)
-        if container.get("restartPolicy").text() == "Always":
+        policy = container.get("restartPolicy")
+        if policy.value and policy.choice("", _RESTART_POLICIES) == "Always":
             sidecars = own
         _raise_to(peak, own)
     _add(total, sidecars)

@@ -170,6 +170,10 @@ class At:
             return default
         return text
 
+    def condition_status(self) -> str:
+        """True, False or Unknown: whether a condition holds."""
+        return self.choice("Unknown", ("True", "False", "Unknown"))
+
     def flag(self) -> bool:
         """A boolean; false when it is absent."""
         value = self.value
