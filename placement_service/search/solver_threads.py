@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
-from typing import Self
 
 from placement_service.cp_sat.linear_model import Question, Solved
 
 
-class SolverThreads:
-    """Solves so many questions at once. Ends when all are solved: they have limits of their own."""
+class SolverThreads(ThreadPoolExecutor):
+    """Solves so many questions at once. As a context it ends when all are solved: they have limits
+    of their own.
+    """
 
     def __init__(self, count: int) -> None:
+        super().__init__(count, thread_name_prefix="solver")
         self._count = count
-        self._pool = ThreadPoolExecutor(count, thread_name_prefix="solver")
         self._begun: set[Future[Solved]] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._pool.shutdown(cancel_futures=True)
 
     def begin(self, question: Question) -> Future[Solved]:
         """Begins to solve a question as soon as a thread is idle."""
-        future = self._pool.submit(question)
+        future = self.submit(question)
         self._begun.add(future)
         return future
 
