@@ -159,7 +159,10 @@ class _Descent:
         for goal, mine, bound in zip(self.goals, self._terms, bounds, strict=False):
             hold(goal, mine, self.model, bound)
         question = self.model.ask_relaxed(
-            terms, maximize=not self.goals[i].tier.minimize, seconds=state.left
+            terms,
+            maximize=not self.goals[i].tier.minimize,
+            # At the very end it is of no use, and the search would wait for it.
+            seconds=state.at_most(state.left * state.parameters.victim_solve_share),
         )
         self.model.undo(mark)
         self.begun = _Begun(i, bounds, self._threads.begin(question))
