@@ -57,7 +57,7 @@ from placement_service.search.block_stage import fill_blocks
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.exchange_stage import exchange_parts
-from placement_service.search.groundwork import Groundwork
+from placement_service.search.groundwork import Groundwork, many_may_give_way
 from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
@@ -73,7 +73,7 @@ from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
 from placement_service.search.refill_stage import refill_domains
 from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
-from placement_service.search.victim_bounds import bound_victims, many_may_give_way
+from placement_service.search.victim_bounds import bound_victims
 from placement_service.search.victim_stage import settle_victims
 
 __all__ = ["prepare", "search"]
@@ -223,7 +223,7 @@ def _prove(
     if small or loosest is relaxation or loose.open_tier is TierName.ADMITTED:
         count(loose)
         count_tiers(loose)
-    victims = many_may_give_way(loose)
+    victims = many_may_give_way(loose.problem, loose.parameters)
     if victims:
         bound_victims(loose)
     settle_aggregate(loose)

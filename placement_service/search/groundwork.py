@@ -125,6 +125,11 @@ class Groundwork:
         )
 
 
+def many_may_give_way(problem: Problem, parameters: SearchParameters) -> bool:
+    """Whether so many running gangs may that they have a model of their own."""
+    return sum(bool(g.home) for g in problem.gangs) >= parameters.victim_gangs
+
+
 def prepare(
     problem: Problem, *, deadline: float, until: Callable[[], bool] = lambda: False
 ) -> Groundwork:
@@ -133,8 +138,7 @@ def prepare(
     It ends early, with less of it, when `until` says so.
     """
     ground = Groundwork(problem)
-    running = sum(bool(g.home) for g in problem.gangs)
-    if running >= ground.parameters.victim_gangs:
+    if many_may_give_way(problem, ground.parameters):
         # The first core of the victim model comes first, and needs none of the rest.
         if not until():
             ground.cheap_room.core(ground.parameters.core_domains, home_plan(problem))

@@ -19,11 +19,6 @@ from placement_service.search.victim_aim import settled
 from placement_service.search.victim_sums import bound_sum
 
 
-def many_may_give_way(state: State) -> bool:
-    """Whether so many running gangs may that they have a model of their own."""
-    return sum(bool(g.home) for g in state.problem.gangs) >= state.parameters.victim_gangs
-
-
 def bound_victims(state: State) -> None:
     """Bounds of all goals, and of all priorities together."""
     if state.proven or state.left <= 0:

@@ -23,11 +23,12 @@ from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.victims import spare_victims
+from placement_service.search.groundwork import many_may_give_way
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import hold, keep
 from placement_service.search.solver_threads import SolverThreads
 from placement_service.search.victim_aim import accept_filled, aim, settled
-from placement_service.search.victim_bounds import bound_goals, many_may_give_way
+from placement_service.search.victim_bounds import bound_goals
 from placement_service.search.victim_core import Cores, several_wait
 from placement_service.search.victim_neighbourhoods import Neighbourhoods, improve
 from placement_service.search.victim_sums import bound_sum
@@ -35,7 +36,8 @@ from placement_service.search.victim_sums import bound_sum
 
 def settle_victims(state: State) -> None:
     """Better plans and better bounds, where many running gangs may give way."""
-    if not many_may_give_way(state) or state.proven or state.left <= 0:
+    many = many_may_give_way(state.problem, state.parameters)
+    if not many or state.proven or state.left <= 0:
         return
     state.phase = "victims"
     # A model is not finished when its time is up.
