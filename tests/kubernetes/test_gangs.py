@@ -174,9 +174,14 @@ def test_an_unknown_class_is_a_problem() -> None:
 
 
 def test_a_wrong_priority_class_is_a_problem() -> None:
-    bad = {**priority_class("p", 1), "value": None, "globalDefault": "x"}
+    bad = {**priority_class("p", 1, preemptionPolicy="Nevr"), "value": None, "globalDefault": "x"}
     assert problems(bad, {**priority_class("q", 1), "value": "9"}) == [
         ("PriorityClass p", "value", "is missing"),
+        (
+            "PriorityClass p",
+            "preemptionPolicy",
+            "must be one of PreemptLowerPriority, Never, not Nevr",
+        ),
         ("PriorityClass p", "globalDefault", "must be true or false, not x"),
         ("PriorityClass q", "value", "must be a whole number, not 9; leave out its quotes"),
     ]

@@ -133,11 +133,17 @@ def test_every_problem_of_a_spec_is_named_with_its_path() -> None:
                 ]
             },
         },
-        tolerations=[{"operator": "Equal"}, {"operator": "Maybe"}, {"key": "a", "effect": "Never"}],
+        tolerations=[
+            {"operator": "Equal"},
+            {"operator": "Maybe"},
+            {"key": "a", "effect": "Never"},
+            {"key": "a", "operator": "Exists", "value": "b"},
+        ],
         topologySpreadConstraints=[{"maxSkew": 0, "whenUnsatisfiable": "Sometimes"}],
         hostNetwork="yes",
         nodeName="A B",
         priority="high",
+        preemptionPolicy="never",
         schedulingGates="x",
     ) == {
         "spec.containers[0].resources.requests[cpu]": "'much' is not a quantity",
@@ -175,6 +181,8 @@ def test_every_problem_of_a_spec_is_named_with_its_path() -> None:
         "spec.tolerations[2].effect": (
             "must be one of NoSchedule, PreferNoSchedule, NoExecute, not Never"
         ),
+        "spec.tolerations[3].value": "must be empty when the operator is Exists",
+        "spec.preemptionPolicy": "must be one of PreemptLowerPriority, Never, not never",
         "spec.topologySpreadConstraints[0].maxSkew": "must be at least 1, not 0",
         "spec.topologySpreadConstraints[0].topologyKey": "is missing",
         "spec.topologySpreadConstraints[0].whenUnsatisfiable": (

@@ -18,7 +18,9 @@ from tests.kubernetes.build import (
     pod,
     problems,
     request,
+    said,
     thing,
+    translated,
 )
 
 
@@ -97,6 +99,39 @@ def test_a_time_that_is_none_is_a_problem() -> None:
             "'soon' is not a time such as 2026-01-31T12:00:00Z",
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("yes", "'yes' is not a time such as 2026-01-31T12:00:00Z"),
+        ("", "must be a time such as 2026-01-31T12:00:00Z, not empty"),
+        (True, "must be a string, not true; put it in quotes"),
+    ],
+)
+def test_the_time_of_a_deletion_is_a_time(text: Any, told: str) -> None:
+    deleted = {"deletionTimestamp": text}
+    assert problems(
+        node(),
+        pod("a", metadata=deleted),
+        gang(metadata=deleted, podgroups=[group("w", "a")]),
+    ) == [
+        ("Pod ml/a", "metadata.deletionTimestamp", told),
+        ("PodGang ml/g", "metadata.deletionTimestamp", told),
+    ]
+
+
+def test_a_note_of_the_start_that_is_no_time_is_told() -> None:
+    note = "kai.scheduler/last-start-timestamp"
+    runs = pod("a", nodeName="n1", phase="Running")
+    runs["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    noted = {"annotations": {note: "yesterday"}}
+    done = translated(node(), runs, gang(metadata=noted, podgroups=[group("w", "a")]))
+    assert done.request.gangs[0].start_time.ToJsonString() == "2026-01-01T00:00:00Z"
+    assert said(done.warnings) == (
+        f"PodGang ml/g: metadata.annotations[{note}]: 'yesterday' is not a time:"
+        " the start of its youngest pod counts",
+    )
 
 
 def budget(status: Body | None = None, **spec: Any) -> Body:

@@ -69,6 +69,8 @@ class GangMessages:
             labels = gang_labels(gang)
             problems += _wrong_texts(gang)
             warnings += _unknown_words(gang, labels, members)
+            started, unread = _started(gang, members)
+            warnings += unread
             own = {} if gang.pods_name_queues else labels
             queue = self._queues.of(
                 gang.object.namespace, (own, *(pod.labels for pod in members)), gang.queue
@@ -102,7 +104,7 @@ class GangMessages:
             )
             _set(message.create_time, gang.created)
             if any(pod.node for pod in members):
-                _set(message.start_time, _started(gang, members))
+                _set(message.start_time, started)
                 preempt, reclaim = self._queues.run_times(queue)
                 if preempt is not None:
                     message.minimum_run_time.FromTimedelta(preempt)
@@ -228,13 +230,21 @@ def _unknown_words(
             yield one.problem(f"metadata.labels[{KAI_LABEL}]", text)
 
 
-def _started(gang: Gang, members: Iterable[Pod]) -> datetime | None:
-    """When a gang began to run: the time that KAI noted, else the start of its youngest pod."""
+def _started(gang: Gang, members: Iterable[Pod]) -> tuple[datetime | None, list[Problem]]:
+    """When a gang began to run: the time that KAI noted, else the start of its youngest pod.
+
+    A note that cannot be read is warned of.
+    """
     notes = At(gang.object.body, {}).get("metadata").get("annotations").labels()
-    noted = parse_time(notes[LAST_START]) if LAST_START in notes else None
-    return noted or max(
-        (pod.started for pod in members if pod.node and pod.started is not None), default=None
-    )
+    if text := notes.get(LAST_START):
+        if noted := parse_time(text):
+            return noted, []
+        what = f"{text[:40]!r} is not a time: the start of its youngest pod counts"
+        unread = [gang.object.problem(f"metadata.annotations[{LAST_START}]", what)]
+    else:
+        unread = []
+    starts = (pod.started for pod in members if pod.node and pod.started is not None)
+    return max(starts, default=None), unread
 
 
 def _set(field: Timestamp, moment: datetime | None) -> None:

@@ -24,7 +24,7 @@ from placement.kubernetes.pods import Decision, Pod
 from placement.kubernetes.preemption import KAI_WORDS
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.times import read_time
+from placement.kubernetes.times import is_deleted, read_time
 
 POD_GROUP: Final = "pod-group-name"
 SUB_GROUP: Final = "kai.scheduler/subgroup-name"
@@ -152,7 +152,7 @@ class _Reader:
             groups=self._groups(spec, minimums, pods),
             scopes=tuple(scope for scope in scopes if scope is not None),
             priority_class=spec.get("priorityClassName").text(),
-            terminating=not self._at.get("metadata").get("deletionTimestamp").absent,
+            terminating=is_deleted(self._at.get("metadata")),
             queue=spec.get("queue").text(),
             preemptible=self._preemptible(spec.get("preemptibility")),
             fixed_from=_FIXED_FROM,

@@ -27,7 +27,7 @@ from placement.kubernetes.objects import Object
 from placement.kubernetes.pods import Pod
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.times import read_time
+from placement.kubernetes.times import is_deleted, read_time
 
 POD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
@@ -210,7 +210,7 @@ def _gangs(
                 ),
                 scopes=scopes,
                 created=created,
-                terminating=not metadata.get("deletionTimestamp").absent,
+                terminating=is_deleted(metadata),
                 parts=tuple(p.object.key for p in together),
                 pods_name_queues=True,
                 unsupported=(*unsupported, *refused),

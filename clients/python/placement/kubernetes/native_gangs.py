@@ -21,7 +21,7 @@ from placement.kubernetes.objects import Object
 from placement.kubernetes.pods import Pod
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.times import read_time
+from placement.kubernetes.times import is_deleted, read_time
 
 #: Between the parts of the name of a gang that a Workload defines.
 _SEPARATOR: Final = "/"
@@ -117,7 +117,7 @@ def _gang(one: Object, at: At, policy: _Policy, pods: list[Key]) -> Gang:
         priority_class=policy.priority_class,
         priority=policy.priority,
         created=read_time(metadata.get("creationTimestamp")),
-        terminating=not metadata.get("deletionTimestamp").absent,
+        terminating=is_deleted(metadata),
         unsupported=policy.unsupported,
     )
 

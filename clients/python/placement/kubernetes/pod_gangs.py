@@ -20,7 +20,7 @@ from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.objects import Object, is_part_name
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.times import read_time
+from placement.kubernetes.times import is_deleted, read_time
 
 
 def read_pod_gangs(objects: Iterable[Object], problems: list[Problem]) -> list[Gang]:
@@ -48,7 +48,7 @@ def _read_gang(one: Object, at: At, owners: dict[Key, Object]) -> Gang:
         priority_class=spec.get("priorityClassName").text(),
         created=read_time(at.get("metadata").get("creationTimestamp")),
         initialized=_is_initialized(status),
-        terminating=not at.get("metadata").get("deletionTimestamp").absent,
+        terminating=is_deleted(at.get("metadata")),
         reuses=reuses,
     )
 

@@ -15,11 +15,12 @@ from typing import Final, NamedTuple
 from placement.kubernetes.needs import Needs, NeedsReader
 from placement.kubernetes.objects import Object, is_name, not_a_name
 from placement.kubernetes.podspec import PodSpec, PodSpecReader
+from placement.kubernetes.preemption import says_never
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.queues import GPUS, WHOLE
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.shares import GPU
-from placement.kubernetes.times import read_time
+from placement.kubernetes.times import is_deleted, read_time
 
 #: Fields by which a pod names its native gang.
 _GROUPS: Final = frozenset({"schedulingGroup", "workloadRef"})
@@ -156,10 +157,10 @@ def _read_pod(
         node=node,
         gpu_groups=assigned.gpu_groups or _gpu_groups(labels),
         gated=any(True for _ in spec.get("schedulingGates").items()),
-        terminating=not metadata.get("deletionTimestamp").absent,
+        terminating=is_deleted(metadata),
         priority=None if priority.absent else priority.integer(least=-(2**31)),
         priority_class=spec.get("priorityClassName").text(),
-        never_preempts=spec.value.get("preemptionPolicy") == "Never",
+        never_preempts=says_never(spec.get("preemptionPolicy")),
         created=read_time(metadata.get("creationTimestamp")),
         started=read_time(status.get("startTime")),
         pod_group=_pod_group(spec) if not _GROUPS.isdisjoint(spec.value) else "",

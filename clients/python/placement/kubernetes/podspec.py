@@ -316,15 +316,16 @@ def _tolerations(at: At, unsupported: list[str]) -> tuple[v1.Toleration, ...]:
             toleration.get("operator").problem(f"must be Exists or Equal, not {operator}")
         elif operator == "Equal" and not key:
             toleration.get("operator").problem("must be Exists when the key is empty")
+        elif operator == "Exists" and value:
+            toleration.get("value").problem("must be empty when the operator is Exists")
         else:
-            exists = operator == "Exists"
             result.append(
                 v1.Toleration(
                     key=key,
                     operator=v1.TolerationOperator.TOLERATION_OPERATOR_EXISTS
-                    if exists
+                    if operator == "Exists"
                     else v1.TolerationOperator.TOLERATION_OPERATOR_EQUAL,
-                    value="" if exists else value,
+                    value=value,
                     effect=effect,
                 )
             )

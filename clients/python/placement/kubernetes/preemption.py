@@ -1,4 +1,4 @@
-"""Whether pods and gangs may give way, by labels of KAI and Koordinator.
+"""Whether pods and gangs may give way, by labels of KAI and Koordinator, and whether they preempt.
 
 KAI's API server checks no label, so a word with a slip reaches us: what its writer wanted to keep
 is not disturbed.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from placement.kubernetes.reading import At
+
 KAI_LABEL: Final = "kai.scheduler/preemptibility"
 #: KAI's words, and whether a gang that says so may give way
 #: (the minimum of a semi-preemptible one may not be disturbed; its extras stay as well).
@@ -18,6 +20,12 @@ _FIXED: Final = (
     ("quota.scheduling.koordinator.sh/preemptible", "false"),
     ("scheduling.koordinator.sh/disable-preemptible", "true"),
 )
+_POLICIES: Final = ("PreemptLowerPriority", "Never")
+
+
+def says_never(policy: At) -> bool:
+    """Whether a `preemptionPolicy` keeps its pods from preempting others."""
+    return not policy.absent and policy.choice("", _POLICIES) == "Never"
 
 
 def says_preemptible(labels: Iterable[Mapping[str, str]]) -> bool | None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods import Pod
+from placement.kubernetes.preemption import says_never
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 
@@ -105,7 +106,7 @@ def read_priorities(objects: Iterable[Object], problems: list[Problem]) -> Prior
         if number.absent:
             number.problem("is missing")
         values[one.name] = number.integer(least=-(2**31))
-        if at.get("preemptionPolicy").text() == "Never":
+        if says_never(at.get("preemptionPolicy")):
             never.add(one.name)
         if at.get("globalDefault").flag():
             defaults.append(values[one.name])

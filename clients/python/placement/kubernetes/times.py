@@ -59,6 +59,16 @@ def read_time(at: At) -> datetime | None:
     return moment
 
 
+def is_deleted(metadata: At) -> bool:
+    """Whether an object is being deleted, by the time in its metadata."""
+    at = metadata.get("deletionTimestamp")
+    if at.absent:
+        return False
+    if read_time(at) is None and at.value == "":
+        at.must_be("a time such as 2026-01-31T12:00:00Z")
+    return True
+
+
 def read_duration(at: At) -> timedelta | None:
     """A duration that may be absent."""
     text = at.text()

@@ -25,7 +25,7 @@ from placement.kubernetes.pods import Pod
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.selectors import read_selector
-from placement.kubernetes.times import read_time
+from placement.kubernetes.times import is_deleted, read_time
 from placement.kubernetes.volcano_queues import VolcanoQueues
 from placement.kubernetes.workloads import Made, Role, note, template_of, without_pods
 
@@ -207,7 +207,7 @@ def read_volcano_gangs(
                     [_said(at.get("metadata")), *((pod.annotations, pod.labels) for pod in own)]
                 ),
                 created=read_time(at.get("metadata").get("creationTimestamp")),
-                terminating=not at.get("metadata").get("deletionTimestamp").absent,
+                terminating=is_deleted(at.get("metadata")),
                 unsupported=(*unsupported, *refused),
             )
         )
