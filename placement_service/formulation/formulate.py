@@ -60,7 +60,12 @@ def formulate(
     if prepared.relaxed is not None:
         # With looser rights fewer nodes are closed.
         loose = replace(
-            prepared, snapshot=prepared.relaxed, relaxed=None, closed={}, each_alone=True
+            prepared,
+            snapshot=prepared.relaxed,
+            relaxed=None,
+            closed={},
+            each_alone=True,
+            part=False,
         )
         # Columns count what tied pods hold at home as if all of them were there, so none of them
         # is where the gang moves. That leaves plans out, but no bound.
@@ -136,7 +141,7 @@ def _formulate(
         node_gpus_free=counts.free,
         whole_free=counts.whole_free,
         exact=exact and all_said,
-        mends=prepared.mends,
+        mends=prepared.mends or prepared.part,
         bounds_topology=prepared.bounds_topology,
         apart=prepared.sets_of is not None,
         named_levels=named,

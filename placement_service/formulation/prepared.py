@@ -49,7 +49,8 @@ class Prepared:
     false where a rule is expressed more strictly than it is, or where a gang
     that may give way is not open, so that no bound holds. `mends` says that such a gang waits for
     more pods and breaks its required levels only by where it runs: the problem refuses it whatever
-    it could gain. Where devices are expressed too strictly, `relaxed` is the same snapshot with
+    it could gain. `part`: pods of the request are left out that `relaxed` has, so that no bound of
+    this one holds. Where devices are expressed too strictly, `relaxed` is the same snapshot with
     looser columns: its bounds hold; `few_devices` where nothing else differs there. `each_alone`:
     gangs may reclaim there that may not all do so together.
     `bounds_topology` is false where running gangs count in models otherwise than in that tier.
@@ -75,6 +76,7 @@ class Prepared:
     users: Mapping[str, str] = field(default_factory=dict)
     exact: bool = True
     mends: bool = False
+    part: bool = False
     bounds_topology: bool = True
     relaxed: Snapshot | None = None
     each_alone: bool = False

@@ -272,7 +272,8 @@ class Problem:
     repeats: int = 1
     #: Levels that scopes of the request name, also of gangs whose scopes are left out here.
     named_levels: frozenset[LevelIdx] = frozenset()
-    #: Some gang that may not get pods here could after moves that are no part of the problem.
+    #: Some gang that may not get pods here could after moves that are no part of the problem, or
+    #: pods of the request are none of it.
     mends: bool = False
     #: What models count in `topology` is what it is worth (see `running_topology`).
     bounds_topology: bool = True

@@ -73,8 +73,8 @@ def bounded_by(whole: Prepared, part: Prepared) -> Prepared:
     relaxed = whole.relaxed and without_other_ways(whole.relaxed)
     if relaxed is None or _shape(relaxed) != _shape(part.snapshot):
         # Without some pods other gangs may begin anew, or none of a group waits.
-        return replace(part, relaxed=None, exact=False)
-    return replace(part, relaxed=relaxed, exact=part.exact and whole.exact)
+        return replace(part, relaxed=None, exact=False, part=True)
+    return replace(part, relaxed=relaxed, exact=part.exact and whole.exact, part=True)
 
 
 def _shape(snapshot: Snapshot) -> list[tuple[str, tuple[tuple[str, int], ...]]]:

@@ -237,7 +237,7 @@ def _prove(
         if relaxation.apart:
             state.trust_looser(loose)
         else:
-            state.trust(loose.bounds)
+            state.trust(loose.bounds, mended=not relaxation.mends)
 
 
 def _improve(state: State) -> None:

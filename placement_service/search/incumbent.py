@@ -233,9 +233,11 @@ class State:
         floors = self.worth.floors[len(known) :]
         return (*known, *(b if f is None else f for b, f in zip(later, floors, strict=True)))
 
-    def trust(self, bounds: Sequence[int]) -> None:
-        """Take bounds of all goals that were proven of a looser problem."""
-        self.bounds = tuple(bounds)
+    def trust(self, bounds: Sequence[int], *, mended: bool = False) -> None:
+        """Take bounds of all goals that were proven of a looser problem; they are `mended` where
+        that one refuses nothing that may come.
+        """
+        self.bounds, self._mended = tuple(bounds), mended
         self.tell()
 
     def learn_most(self, most: Mapping[TierName, int]) -> None:

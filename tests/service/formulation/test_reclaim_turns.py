@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import ExtrasPolicy, PodGang, Request, Snapshot
+from placement_service.entities.request import (
+    ExtrasPolicy,
+    PackingScope,
+    PodGang,
+    Request,
+    Snapshot,
+)
 from placement_service.entities.solution import TierName
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.formulate import formulate
@@ -184,6 +190,22 @@ def test_without_extras_there_are_fewer_goals() -> None:
     whole, rest = formulate(asked, policy), formulate(turned.snapshot, policy)
     assert has_goals_of(whole, whole.relaxation)
     assert not has_goals_of(rest, whole.relaxation)
+
+
+def test_bounds_of_a_choice_without_some_extras_are_none_of_the_request() -> None:
+    """All extras find free room where the gang does not reclaim, in two racks."""
+    scope = PackingScope("all", ("worker",), preferred_level="rack")
+    asked = question(replace(waiting("a", 4, extras=6), packing_scopes=(scope,)))
+    asked = replace(asked, nodes=(*asked.nodes, node("n2", rack="x"), node("n3", used=6, rack="y")))
+    turned = other_turns(asked, RECLAIM)
+    assert turned is not None
+    assert not turned.whole
+    defects = Defects()
+    found = ask(Request(asked, RECLAIM, LONG), report_defect=defects)
+    tiers = {tier.name: tier for tier in found.tiers}
+    assert not tiers[TierName.TOPOLOGY].proven
+    assert tiers[TierName.EXTRA].value == tiers[TierName.EXTRA].bound == 6
+    assert not defects
 
 
 def test_an_answer_comes_also_where_the_other_choice_fails() -> None:
