@@ -37,8 +37,8 @@ from placement_service.planning.levels import finer, levels_of
 from placement_service.planning.remedy_case import Solver
 from placement_service.planning.trial_snapshot import EarlierPlan, earlier_plan, for_fitting
 
-_COPIES: Final = "placement_service.cp_sat.copies_and_domains:most_copies"
-_DOMAINS: Final = "placement_service.cp_sat.copies_and_domains:fewest_domains"
+_COPIES: Final = "placement_service.cp_sat.planning.copies_and_domains:most_copies"
+_DOMAINS: Final = "placement_service.cp_sat.planning.copies_and_domains:fewest_domains"
 
 #: Most copies that are counted.
 MOST_COPIES: Final = MOST_REPEATED

@@ -41,7 +41,7 @@ from placement_service.formulation.problem import Gang, Problem
 from placement_service.planning import changes
 from placement_service.planning.remedy_case import Case, Fit
 
-_FUNCTION: Final = "placement_service.cp_sat.least_eviction:least_eviction"
+_FUNCTION: Final = "placement_service.cp_sat.planning.least_eviction:least_eviction"
 
 #: How many further sets are asked for when those before were refused.
 _MOST_TRIED: Final = 24

@@ -45,7 +45,7 @@ from placement_service.planning.moves import Mover, adopted, is_refuted, running
 from placement_service.planning.remedy_case import Solver
 from placement_service.planning.trial_snapshot import for_fitting
 
-_FUNCTION: Final = "placement_service.cp_sat.emptying:fewest_leaving"
+_FUNCTION: Final = "placement_service.cp_sat.planning.emptying:fewest_leaving"
 
 #: The part of the time after which refused sets are tried with moves of further gangs, how many of
 #: them, and the part of the rest that each gets.

@@ -11,10 +11,10 @@ from contextlib import suppress
 
 import numpy as np
 
-from placement_service.cp_sat.aggregate_model import AggregateModel, aggregate_size
-from placement_service.cp_sat.aggregate_variables import TooManyVariables
+from placement_service.cp_sat.aggregate.model import AggregateModel, aggregate_size
+from placement_service.cp_sat.aggregate.part_types import is_plain
+from placement_service.cp_sat.aggregate.variables import TooManyVariables
 from placement_service.cp_sat.linear_model import OutOfTime
-from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import worth

@@ -8,9 +8,9 @@ no block takes what another one needs. It gives plans, never bounds.
 
 from __future__ import annotations
 
-from placement_service.cp_sat.admission_master import Torn
-from placement_service.cp_sat.block_contents import Filled
-from placement_service.cp_sat.block_room import TooManyPatterns
+from placement_service.cp_sat.admission.master import Torn
+from placement_service.cp_sat.blocks.contents import Filled
+from placement_service.cp_sat.blocks.room import TooManyPatterns
 from placement_service.entities.solution import TierName
 from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem

@@ -3,7 +3,7 @@
 Gangs that belong together get one block. Gangs of which counting says so (`place_stage`), or for
 which no block has room beside the others, are torn: of a set one gang gets a block of its own,
 others are cut into pieces that get blocks like gangs, while all others get theirs anew. Where racks
-do not hold what the rows allow, prices of their nodes make another row (`cp_sat.rack_prices`), and
+do not hold what the rows allow, prices of their nodes make another row (see `rack_columns`), and
 gangs move to other blocks. Rows of small pods are obeyed from the first time that they are broken.
 
 Where blocks have nodes of several pools, gangs are torn one after another where room lacks, all
@@ -19,8 +19,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from placement_service.cp_sat.block_parts import Kind
-from placement_service.cp_sat.rack_columns import RackColumns
+from placement_service.cp_sat.blocks.parts import Kind
+from placement_service.cp_sat.blocks.rack_columns import RackColumns
 from placement_service.formulation.arrays import Ints
 from placement_service.search.block_assignment import NO_END, BlockAssignment, Crowded, Pieces
 from placement_service.search.block_problem import BlockProblem

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from placement_service.cp_sat.block_contents import Filled, Held
-from placement_service.cp_sat.block_decoding import BlockDecoding
-from placement_service.cp_sat.block_encoding import BlockEncoding
-from placement_service.cp_sat.block_filling import BlockFilling
-from placement_service.cp_sat.block_shapes import Blocks, Class
+from placement_service.cp_sat.blocks.contents import Filled, Held
+from placement_service.cp_sat.blocks.decoding import BlockDecoding
+from placement_service.cp_sat.blocks.encoding import BlockEncoding
+from placement_service.cp_sat.blocks.filling import BlockFilling
+from placement_service.cp_sat.blocks.shapes import Blocks, Class
 from placement_service.entities.solution import TierName
 from placement_service.formulation.indices import DemandIdx, NodeIdx
 from placement_service.formulation.objective import worth

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.block_parts import Kind
-from placement_service.cp_sat.block_shapes import Blocks, Class
-from placement_service.cp_sat.rack_columns import Prices, RackColumns
+from placement_service.cp_sat.blocks.parts import Kind
+from placement_service.cp_sat.blocks.rack_columns import Prices, RackColumns
+from placement_service.cp_sat.blocks.shapes import Blocks, Class
 from placement_service.formulation.arrays import Bools, Ints
 
 #: Units of a row for each whole node at least, so that rows can be made alike.

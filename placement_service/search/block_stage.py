@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from placement_service.cp_sat.block_contents import Filled, Held
-from placement_service.cp_sat.block_parts import Kind
-from placement_service.cp_sat.block_room import TooManyPatterns
-from placement_service.cp_sat.block_shapes import Class
-from placement_service.cp_sat.part_worth import class_worths
+from placement_service.cp_sat.blocks.contents import Filled, Held
+from placement_service.cp_sat.blocks.part_worth import class_worths
+from placement_service.cp_sat.blocks.parts import Kind
+from placement_service.cp_sat.blocks.room import TooManyPatterns
+from placement_service.cp_sat.blocks.shapes import Class
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.search.block_problem import BlockProblem, names_blocks
 from placement_service.search.block_swaps import BlockSwaps, settle

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from placement_service.cp_sat.block_contents import Filled
-from placement_service.cp_sat.block_filling import BlockFilling
+from placement_service.cp_sat.blocks.contents import Filled
+from placement_service.cp_sat.blocks.filling import BlockFilling
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.tiers.goal import Terms

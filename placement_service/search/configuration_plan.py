@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.bounds.configurations import Configurations
-from placement_service.cp_sat.configuration_master import Filling
-from placement_service.cp_sat.part_assignment import Place, Wish, assign
+from placement_service.cp_sat.configurations.master import Filling
+from placement_service.cp_sat.configurations.part_assignment import Place, Wish, assign
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units, may_be_placed, oldest_first, units_of
 from placement_service.formulation.problem import Gang

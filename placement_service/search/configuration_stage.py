@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from placement_service.cp_sat.configuration_lp import Column
-from placement_service.cp_sat.configuration_master import ConfigurationMaster, Filling
+from placement_service.cp_sat.configurations.lp import Column
+from placement_service.cp_sat.configurations.master import ConfigurationMaster, Filling
 from placement_service.cp_sat.solving import Var, span
 from placement_service.entities.solution import TierName
 from placement_service.formulation.plan import Plan

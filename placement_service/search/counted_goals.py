@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.admission_master import AdmissionMaster
+from placement_service.cp_sat.admission.master import AdmissionMaster
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
 from placement_service.formulation.indices import GangIdx

@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from placement_service.cp_sat.exact_model import ExactModel, size_of
-from placement_service.cp_sat.exact_objective import Goals
+from placement_service.cp_sat.exact.model import ExactModel, size_of
+from placement_service.cp_sat.exact.objective import Goals
 from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.plan import Plan, Units

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from placement_service.cp_sat.block_parts import Kind
-from placement_service.cp_sat.block_shapes import Class
+from placement_service.cp_sat.blocks.parts import Kind
+from placement_service.cp_sat.blocks.shapes import Class
 from placement_service.search.block_problem import names_blocks
 
 

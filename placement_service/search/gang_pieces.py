@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.block_parts import Kind
-from placement_service.cp_sat.block_shapes import Class
+from placement_service.cp_sat.blocks.parts import Kind
+from placement_service.cp_sat.blocks.shapes import Class
 from placement_service.formulation.arrays import Ints
 from placement_service.search.block_rows import BlockRows
 

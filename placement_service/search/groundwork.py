@@ -15,10 +15,10 @@ from functools import cached_property
 from placement_service.bounds.configurations import Configurations, configurations
 from placement_service.bounds.counting import Counting
 from placement_service.bounds.place_rows import PlaceRows
+from placement_service.cp_sat.aggregate.domain_forest import Forest
 from placement_service.cp_sat.coming_units import coming_units
-from placement_service.cp_sat.configuration_lp import Column
-from placement_service.cp_sat.configuration_master import ConfigurationMaster
-from placement_service.cp_sat.domain_forest import Forest
+from placement_service.cp_sat.configurations.lp import Column
+from placement_service.cp_sat.configurations.master import ConfigurationMaster
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import Bounds, Worth, trivial_bounds
 from placement_service.formulation.plan import Plan, home_plan

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from placement_service.cp_sat.block_contents import Filled, LargePart, Sizes
-from placement_service.cp_sat.block_parts import Kind, RackSort
-from placement_service.cp_sat.block_shapes import Ways
+from placement_service.cp_sat.blocks.contents import Filled, LargePart, Sizes
+from placement_service.cp_sat.blocks.parts import Kind, RackSort
+from placement_service.cp_sat.blocks.shapes import Ways
 from placement_service.formulation.arrays import MANY, Ints
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.guesses import Guess

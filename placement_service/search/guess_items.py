@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.search.gang_pieces import GangPiece
 

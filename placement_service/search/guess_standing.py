@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.formulation.arrays import Ints
 from placement_service.search.block_assignment import BlockAssignment, Crowded
 from placement_service.search.gang_pieces import Parts

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placement_service.cp_sat.admission_master import Torn
-from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.admission.master import Torn
+from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.formulation.arrays import Ints
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_rows import BlockRows, block_rows

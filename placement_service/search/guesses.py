@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.formulation.arrays import Ints
 from placement_service.search.block_assignment import Crowded
 from placement_service.search.gang_bundles import Bundle

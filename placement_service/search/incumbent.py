@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from placement_service.bounds.configurations import Configurations
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.domain_forest import Forest
+from placement_service.cp_sat.aggregate.domain_forest import Forest
 from placement_service.entities.solution import Assignment, Limit, Solution, TierName
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.eviction_winners import rights_hold

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.aggregate_model import AggregateModel
-from placement_service.cp_sat.exact_model import ExactModel, size_of
-from placement_service.cp_sat.exact_objective import Goals
+from placement_service.cp_sat.aggregate.model import AggregateModel
+from placement_service.cp_sat.aggregate.part_types import is_plain
+from placement_service.cp_sat.exact.model import ExactModel, size_of
+from placement_service.cp_sat.exact.objective import Goals
 from placement_service.cp_sat.linear_model import OutOfTime
-from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import GangIdx

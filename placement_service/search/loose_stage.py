@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 
 from placement_service.bounds.ways_to_count import usable_nodes
-from placement_service.cp_sat.aggregate_model import AggregateModel
-from placement_service.cp_sat.aggregate_variables import TooManyVariables
-from placement_service.cp_sat.domain_forest import Forest
+from placement_service.cp_sat.aggregate.domain_forest import Forest
+from placement_service.cp_sat.aggregate.model import AggregateModel
+from placement_service.cp_sat.aggregate.variables import TooManyVariables
 from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
 from placement_service.entities.solution import TierName

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from placement_service.bounds.place_rows import PlaceRows
-from placement_service.cp_sat.admission_master import AdmissionMaster, Torn
+from placement_service.cp_sat.admission.master import AdmissionMaster, Torn
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
 from placement_service.formulation.tiers.goal import Terms

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from placement_service.bounds.configurations import Configurations
-from placement_service.cp_sat.configuration_lp import Column, PartsOfKind
+from placement_service.cp_sat.configurations.lp import Column, PartsOfKind
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from placement_service.cp_sat.block_contents import Sizes
-from placement_service.cp_sat.block_parts import MIXED, Kind, RackSort
-from placement_service.cp_sat.rack_packing import PackedRacks
+from placement_service.cp_sat.blocks.contents import Sizes
+from placement_service.cp_sat.blocks.parts import MIXED, Kind, RackSort
+from placement_service.cp_sat.blocks.rack_packing import PackedRacks
 from placement_service.formulation.arrays import MANY
 
 

@@ -8,15 +8,15 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from placement_service.cp_sat.block_parts import MIXED, Kind, RackSort
-from placement_service.cp_sat.block_shapes import Blocks
-from placement_service.cp_sat.rack_columns import RackColumns
-from placement_service.cp_sat.rack_packing import (
+from placement_service.cp_sat.blocks.parts import MIXED, Kind, RackSort
+from placement_service.cp_sat.blocks.rack_columns import RackColumns
+from placement_service.cp_sat.blocks.rack_packing import (
     PackedRacks,
     pack_columns,
     pack_counts,
     pack_patterns,
 )
+from placement_service.cp_sat.blocks.shapes import Blocks
 from placement_service.search.block_rows import pool_sets
 from placement_service.search.parameters import SearchParameters
 from placement_service.search.rack_content import RackContent

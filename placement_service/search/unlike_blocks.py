@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from placement_service.bounds.configurations import Configurations
-from placement_service.cp_sat.configuration_master import ConfigurationMaster
+from placement_service.cp_sat.configurations.master import ConfigurationMaster
 from placement_service.entities.solution import TierName
 from placement_service.search.block_problem import broadest_level
 from placement_service.search.incumbent import State

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.configuration_columns import Domains
-from placement_service.cp_sat.configuration_lp import Column, Floats, linear_rows
-from placement_service.cp_sat.configuration_master import ConfigurationMaster, Filling
-from placement_service.cp_sat.gang_columns import Elsewhere, GangColumns, Limit
+from placement_service.cp_sat.configurations.columns import Domains
+from placement_service.cp_sat.configurations.gang_columns import Elsewhere, GangColumns, Limit
+from placement_service.cp_sat.configurations.lp import Column, Floats, linear_rows
+from placement_service.cp_sat.configurations.master import ConfigurationMaster, Filling
 from placement_service.cp_sat.solving import Var, hold
 from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Ints

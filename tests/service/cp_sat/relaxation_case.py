@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.aggregate_model import AggregateModel
-from placement_service.cp_sat.domain_forest import Forest
-from placement_service.cp_sat.exact_model import ExactModel
-from placement_service.cp_sat.exact_objective import Goals
+from placement_service.cp_sat.aggregate.domain_forest import Forest
+from placement_service.cp_sat.aggregate.model import AggregateModel
+from placement_service.cp_sat.exact.model import ExactModel
+from placement_service.cp_sat.exact.objective import Goals
 from placement_service.cp_sat.solving import Answer, Var
 from placement_service.entities.pod_assignment import count_pods, name_pods
 from placement_service.entities.request import Policy

@@ -10,9 +10,9 @@ import numpy as np
 from placement_service.bounds.configurations import ConfigurationParameters, configurations
 from placement_service.bounds.near_rows import NearRows
 from placement_service.bounds.place_rows import PlaceRows
-from placement_service.cp_sat.admission_master import AdmissionMaster
-from placement_service.cp_sat.configuration_master import ConfigurationMaster
-from placement_service.cp_sat.part_types import is_plain
+from placement_service.cp_sat.admission.master import AdmissionMaster
+from placement_service.cp_sat.aggregate.part_types import is_plain
+from placement_service.cp_sat.configurations.master import ConfigurationMaster
 from placement_service.entities.solution import TierName
 from placement_service.explain.capacity_bounds import Headroom
 from placement_service.explain.capacity_bounds import Kinds as PodKinds

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from bench.building import GPU
 from bench.instances import Instance
-from placement_service.cp_sat.block_contents import Filled, Held
-from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.blocks.contents import Filled, Held
+from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.reservations import Reservation, ReservationOwner

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement_service.cp_sat.admission_master import AdmissionMaster
-from placement_service.cp_sat.aggregate_model import AggregateModel
+from placement_service.cp_sat.admission.master import AdmissionMaster
+from placement_service.cp_sat.aggregate.model import AggregateModel
 from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
@@ -124,7 +124,7 @@ def test_the_aggregate_model_is_built_no_further_than_the_deadline(
             AggregateModel(*asked, {}, until=float(until))
         assert looks == until + 1
         ended.update(entry.path.stem for entry in late.traceback if isinstance(entry.path, Path))
-    assert ended >= {"part_types", "aggregate_variables", "aggregate_constraints"}
+    assert ended >= {"part_types", "variables", "constraints"}
 
 
 @pytest.mark.parametrize("beside", [True, False])

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from placement_service.cp_sat.exact_model import ExactModel
+from placement_service.cp_sat.exact.model import ExactModel
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx

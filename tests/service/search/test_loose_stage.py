@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bench.instances import Instance
-from placement_service.cp_sat import aggregate_model
-from placement_service.cp_sat.aggregate_constraints import constrain
+from placement_service.cp_sat.aggregate import model as aggregate_model
+from placement_service.cp_sat.aggregate.constraints import constrain
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Solution

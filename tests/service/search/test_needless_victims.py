@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from placement_service.api.wire.requests import parse_request
-from placement_service.cp_sat.exact_model import ExactModel
+from placement_service.cp_sat.exact.model import ExactModel
 from placement_service.cp_sat.solving import Answer
 from placement_service.entities.solution import Solution
 from placement_service.formulation.formulate import formulate

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bench.instances import Instance
-from placement_service.cp_sat.configuration_master import ConfigurationMaster
+from placement_service.cp_sat.configurations.master import ConfigurationMaster
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.master_stage import count

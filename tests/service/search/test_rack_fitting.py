@@ -9,8 +9,8 @@ from dataclasses import replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from placement_service.cp_sat.block_parts import MIXED, Kind, RackSort
-from placement_service.cp_sat.rack_columns import Prices, RackColumns
+from placement_service.cp_sat.blocks.parts import MIXED, Kind, RackSort
+from placement_service.cp_sat.blocks.rack_columns import Prices, RackColumns
 from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_rows import block_rows, rack_row

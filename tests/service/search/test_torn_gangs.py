@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bench.instances import Instance
-from placement_service.cp_sat.admission_master import Torn
-from placement_service.cp_sat.block_parts import Kind
+from placement_service.cp_sat.admission.master import Torn
+from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.indices import GangIdx

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from bench.instances import Instance
-from placement_service.cp_sat.configuration_columns import ColumnModel
-from placement_service.cp_sat.configuration_master import ConfigurationMaster
+from placement_service.cp_sat.configurations.columns import ColumnModel
+from placement_service.cp_sat.configurations.master import ConfigurationMaster
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName

@@ -1,0 +1,1 @@
+"""The admission master: which gangs can be admitted at all."""

@@ -1,0 +1,446 @@
+"""The master: which gangs can be admitted at all, by rows and patterns of domains.
+
+A small integer program over classes of identical gangs. It knows domains only through rows
+(`bounds.counting`) and through patterns of what fits one domain, so its size does not grow with
+nodes or pods. What it leaves out only makes it a relaxation: its optimum bounds every plan, and its
+solution is the target that the decoder then tries to place.
+
+Patterns (Gilmore and Gomory 1961): at the level with most parts, let a domain
+have c nodes that fit a unit of which no node holds two. The parts of two and
+more such units that it can host are one of the maximal multisets of part sizes
+with sum <= c.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.gang_classes import Content
+from placement_service.bounds.near_rows import NearRows
+from placement_service.bounds.place_rows import PlaceRows
+from placement_service.bounds.ways_to_count import one_per_node, usable_nodes
+from placement_service.cp_sat.admission.near_places import NearPlaces
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
+from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.plan import pods_of
+from placement_service.formulation.tiers.goal import Admission, Terms
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
+from placement_service.heuristic.slot_layout import Layout, Pattern
+
+
+class Torn(NamedTuple):
+    """Gangs that could lie whole in a place and do not, and the places that those use which could
+    not, as far as it is known.
+    """
+
+    gangs: tuple[GangIdx, ...] = ()
+    places: Mapping[GangIdx, tuple[int, ...]] = MappingProxyType({})
+
+
+class AdmissionMaster:
+    """The master of a counted problem; its goals are those of the objective.
+
+    A solve that found anything moves `gangs`, `torn` and `layout`: the gangs that its solution
+    admits, those of them that lie whole in no place, and how its patterns fill the domains with
+    their parts, None without patterns.
+    """
+
+    def __init__(
+        self,
+        counting: Counting,
+        parameters: ModelParameters = MODEL_DEFAULTS,
+        places: Sequence[PlaceRows] = (),
+        *,
+        wide: bool = False,
+        each: bool = False,
+        alone: bool = False,
+    ) -> None:
+        """With `places` it also counts which gangs lie whole in which of them, and if `wide`
+        how many places those use that lie whole in none; if `each` how many all use, where
+        few classes prefer any. If those that lie whole in none are `alone`, no others are near.
+        """
+        self.counting = counting
+        self.problem = counting.problem
+        self.cp = cp_model.CpModel()
+        self.gangs: tuple[GangIdx, ...] = ()
+        self.torn = Torn()
+        self.layout: Layout | None = None
+        self._variables()
+        for c, z, e in zip(counting.classes, self._admitted, self._extras, strict=True):
+            self.cp.add(e <= z * sum(k for _, k in c.extras))
+        for row in counting.rows:
+            weights = [(z, int(w)) for z, w in zip(self._admitted, row.weight, strict=True) if w]
+            weights += [(e, int(w)) for e, w in zip(self._extras, row.extra, strict=True) if w]
+            self.cp.add(dot(weights) <= row.capacity)
+        self._follow_bases()
+        self._run_in_one_way()
+        self._near = self._near_gangs()
+        self._uses: dict[int, list[Var]] = {}
+        for rows in places:
+            known = NearPlaces(self.cp, rows, self._admitted, wide=wide, each=each, alone=alone)
+            self._uses |= known.uses
+            for i, near in known.near.items():
+                if i in self._near:
+                    self.cp.add(near <= self._near[i])
+                self._near[i] = near
+        self._patterns = _add_patterns(
+            self.cp, counting, self._admitted, parameters.master_patterns
+        )
+
+    def _variables(self) -> None:
+        classes, new = self.counting.classes, self.cp.new_int_var
+        self._admitted = [new(0, len(c.gangs), "") for c in classes]
+        self._extras = [new(0, len(c.gangs) * sum(k for _, k in c.extras), "") for c in classes]
+        running: Counter[int] = Counter()
+        for g in self.problem.gangs:
+            if g.placeable and not g.pending:
+                running[g.priority] += g.extras
+        #: By priority, extras of gangs whose minimum runs; nothing is counted against them.
+        self._extras_of_running = {p: new(0, most, "") for p, most in running.items()}
+
+    def _near_gangs(self) -> dict[int, Var]:
+        """By class, how many admitted gangs may lie whole in one place that they prefer.
+
+        Only of classes of which not all can.
+        """
+        near = NearRows(self.counting)
+        found: dict[int, Var] = {}
+        for weights, room in near.rows():
+            for c in weights:
+                if c not in found:
+                    found[c] = self.cp.new_int_var(0, len(self.counting.classes[c].gangs), "")
+                    self.cp.add(found[c] <= self._admitted[c])
+            self.cp.add(dot([(found[c], w) for c, w in weights.items()]) <= room)
+        return found
+
+    def _follow_bases(self) -> None:
+        """No more gangs than the admitted ones that they are based on can have.
+
+        Of bases alike each counts with as many as any of them has.
+        """
+        classes, gangs = self.counting.classes, self.problem.gangs
+        class_of = {g: i for i, c in enumerate(classes) for g in c.gangs}
+        for i, mine in enumerate(classes):
+            for followers in (
+                Counter(gangs[g].base for g in mine.gangs),
+                Counter(gangs[g].part for g in mine.gangs),
+            ):
+                free = 0
+                most: dict[int, int] = {}
+                for base, count in followers.items():
+                    if base < 0 or not gangs[base].pending:
+                        free += count
+                    elif base in class_of:
+                        at = class_of[base]
+                        most[at] = max(most.get(at, 0), count)
+                if free < len(mine.gangs):
+                    terms = [(self._admitted[at], -count) for at, count in most.items()]
+                    self.cp.add(dot([(self._admitted[i], 1), *terms]) <= free)
+
+    def _run_in_one_way(self) -> None:
+        """No more gangs begin anew than the gangs that do not stay for them."""
+        classes, gangs = self.counting.classes, self.problem.gangs
+        class_of = {g: i for i, c in enumerate(classes) for g in c.gangs}
+        for i, mine in enumerate(classes):
+            others = [gangs[g].not_with for g in mine.gangs if gangs[g].begins_anew]
+            of_others = Counter(class_of[g] for g in others if g in class_of)
+            if of_others:
+                terms = [(self._admitted[at], 1) for at in of_others]
+                every = sum(len(classes[at].gangs) for at in of_others)
+                free = len(mine.gangs) - of_others.total()
+                self.cp.add(dot([(self._admitted[i], 1), *terms]) <= free + every)
+
+    # --- goals ----------------------------------------------------------------
+
+    def admissions(self) -> Iterable[Admission[Var]]:
+        for z, c in zip(self._admitted, self.counting.classes, strict=True):
+            yield Admission(z, c.gangs)
+
+    def lesser(self, terms: Terms[Var], most: int) -> Var:
+        return lesser(self.cp, terms, most)
+
+    def extra_units(self, priority: int | None) -> Terms[Var]:
+        both = zip(self.counting.classes, self._extras, strict=True)
+        terms = [(e, 1) for c, e in both if priority in (None, c.priority)]
+        for z, c in zip(self._admitted, self.counting.classes, strict=True):
+            surplus = max(self.problem.gangs[g].surplus for g in c.gangs)
+            if surplus and priority in (None, c.priority):
+                terms.append((z, surplus))
+        running = self._extras_of_running.items()
+        return terms + [(e, 1) for p, e in running if priority in (None, p)]
+
+    def kept_pods(self) -> Terms[Var] | None:
+        """Running pods that stay; not known where they may stay though their gang moves."""
+        gangs = self.problem.gangs
+        if any(g.keeps for g in gangs):
+            return None
+        terms: Terms[Var] = []
+        for z, e, c in zip(self._admitted, self._extras, self.counting.classes, strict=True):
+            gang = gangs[c.gangs[0]]
+            if gang.home:
+                least = sum(r.missing * pods_of(gang, r.demands[0]) for r in gang.requirements)
+                terms += [(z, least), (e, 1)]
+        return terms
+
+    @property
+    def counts_wide(self) -> bool:
+        """Whether it counts the places of gangs that lie whole in none."""
+        return bool(self._uses)
+
+    def topology_cost(self) -> Terms[Var]:
+        """The least number of places beyond the first: of each gang alone, and of those that
+        compete for large places."""
+        least = (c.beyond for c in self.counting.classes)
+        both = enumerate(zip(self._admitted, least, strict=True))
+        terms = [(z, w * UNITS_PER_DOMAIN) for c, (z, w) in both if w and c not in self._uses]
+        for c, near in self._near.items():
+            if c not in self._uses:
+                terms += [(self._admitted[c], UNITS_PER_DOMAIN), (near, -UNITS_PER_DOMAIN)]
+        for c, uses in self._uses.items():
+            terms += [(use, UNITS_PER_DOMAIN) for use in uses]
+            terms.append((self._admitted[c], -UNITS_PER_DOMAIN))
+        return terms
+
+    def fragmentation_cost(self) -> None:
+        return None
+
+    def hardness(self) -> Terms[Var]:
+        """Larger for gangs with large parts: they are harder to place."""
+        return [(z, _hardness(self.counting, i)) for i, z in enumerate(self._admitted)]
+
+    # --- solving --------------------------------------------------------------
+
+    @contextmanager
+    def admitting(self, gangs: Iterable[GangIdx]) -> Iterator[None]:
+        """For a while, admit as many gangs of each class as there are among these."""
+        chosen = set(gangs)
+        for c, z in zip(self.counting.classes, self._admitted, strict=True):
+            number = sum(g in chosen for g in c.gangs)
+            self._limit(z, number, number)
+        yield
+        for c, z in zip(self.counting.classes, self._admitted, strict=True):
+            self._limit(z, 0, len(c.gangs))
+
+    def _limit(self, variable: Var, least: int, most: int) -> None:
+        domain = self.cp.proto.variables[variable.index].domain
+        domain[0], domain[1] = least, most
+
+    def hold(
+        self, terms: Terms[Var], *, at_least: int | None = None, at_most: int | None = None
+    ) -> None:
+        """Keep a goal at what was reached."""
+        hold(self.cp, terms, at_least, at_most)
+
+    def solve(
+        self,
+        terms: Terms[Var],
+        *,
+        maximize: bool,
+        seconds: float,
+        effort: float,
+        direct: bool = False,
+        near: bool = False,
+        by_lp: bool = True,
+    ) -> Answer:
+        """Optimise one goal; the answer has no plan, `gangs` and `layout` are a target. See
+        `optimise` of `direct`, `near` and `by_lp`.
+        """
+        # One worker with full linearisation closes these models, mostly; without preparations less
+        # of it is better. Two workers leave some bounds at the trivial value, as measured. Without
+        # probing they are settled in two thirds of the time, and by their linear relaxation in five
+        # sixths of that.
+        found = optimise(
+            self.cp,
+            terms,
+            maximize=maximize,
+            seconds=seconds,
+            effort=effort,
+            portfolio=False,
+            linear=1 if direct else 2,
+            brief=True,
+            direct=direct,
+            near=near,
+            by_lp=by_lp,
+        )
+        if isinstance(found, Answer):
+            return found
+        counts = [found.solver.value(z) for z in self._admitted]
+        chosen = self._chosen(counts)
+        self.gangs = tuple(g for mine in chosen for g in mine)
+        self.torn = self._torn(chosen, found.solver)
+        self.layout = self._patterns.layout(found.solver) if self._patterns else None
+        return Answer(None, found.value, found.bound, found.proven)
+
+    def _chosen(self, counts: Sequence[int]) -> list[Sequence[GangIdx]]:
+        """So many gangs of each class: the oldest, and first those whose bases are chosen."""
+        classes, gangs = self.counting.classes, self.problem.gangs
+        chosen = [c.gangs[:k] for c, k in zip(classes, counts, strict=True)]
+        there = {g for mine in chosen for g in mine if gangs[g].base < 0}
+
+        def lacks_base(g: GangIdx) -> bool:
+            base = gangs[g].base
+            return base >= 0 and gangs[base].pending and base not in there
+
+        return [sorted(c.gangs, key=lacks_base)[:k] for c, k in zip(classes, counts, strict=True)]
+
+    def _torn(self, chosen: Sequence[Sequence[GangIdx]], solver: cp_model.CpSolver) -> Torn:
+        gangs = tuple(
+            g
+            for c, near in sorted(self._near.items())
+            for g in chosen[c][: len(chosen[c]) - solver.value(near)]
+        )
+        # What several gangs of a class use is not told apart.
+        places = {
+            chosen[c][0]: tuple(p for p, use in enumerate(uses) if solver.value(use))
+            for c, uses in self._uses.items()
+            if len(chosen[c]) == 1
+        }
+        return Torn(gangs, places)
+
+
+def _hardness(counting: Counting, index: int) -> int:
+    """Larger for gangs with large parts: they are harder to decode."""
+    gang_class = counting.classes[index]
+    total = 0
+    for parts in gang_class.parts:
+        for content, times in parts:
+            total += times * sum(k for _, k in content) ** 2
+    return total
+
+
+class _Use(NamedTuple):
+    """How many domains of a capacity hold these parts, by size."""
+
+    capacity: int
+    parts: Mapping[int, int]
+    domains: cp_model.IntVar
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Patterns:
+    level: int
+    units: Ints
+    room: Ints
+    uses: tuple[_Use, ...]
+
+    def layout(self, solver: cp_model.CpSolver) -> Layout:
+        chosen = (Pattern(u.capacity, u.parts, int(solver.value(u.domains))) for u in self.uses)
+        return Layout(self.level, self.units, self.room, tuple(p for p in chosen if p.domains))
+
+
+def _add_patterns(
+    model: cp_model.CpModel, counting: Counting, admitted: Sequence[cp_model.IntVar], most: int
+) -> _Patterns | None:
+    """Patterns at the level with most parts of two units and more, if there is one."""
+    whole = whole_units(counting)
+    if whole is None:
+        return None
+    units, nodes = whole
+    best = max(
+        (i for i, level in enumerate(counting.levels) if level >= 0),
+        key=lambda i: _count_parts(counting, i, units),
+        default=-1,
+    )
+    if best < 0 or not _count_parts(counting, best, units):
+        return None
+    sizes: dict[int, list[tuple[cp_model.IntVar, int]]] = {}
+    for z, c in zip(admitted, counting.classes, strict=True):
+        per: dict[int, int] = {}
+        for content, times in c.parts[best]:
+            size = part_size(content, units)
+            if size > 1:
+                per[size] = per.get(size, 0) + times
+        for size, times in per.items():
+            sizes.setdefault(size, []).append((z, times))
+    order = sorted(sizes, reverse=True)
+    level = counting.levels[best]
+    room = np.bincount(counting.problem.levels[level].place_of, nodes).astype(np.int64)
+    supply: dict[int, list[tuple[cp_model.IntVar, int]]] = {size: [] for size in order}
+    uses: list[_Use] = []
+    for capacity, count in zip(*np.unique(room, return_counts=True), strict=True):
+        patterns = maximal_patterns(order, int(capacity), most)
+        if len(uses) + len(patterns) > most:
+            return None
+        mine = [model.new_int_var(0, int(count), "") for _ in patterns]
+        if mine:
+            model.add(cp_model.LinearExpr.sum(mine) <= int(count))
+        for use, pattern in zip(mine, patterns, strict=True):
+            parts = {size: k for size, k in zip(order, pattern, strict=True) if k}
+            uses.append(_Use(int(capacity), parts, use))
+            for size, k in parts.items():
+                supply[size].append((use, k))
+    for size in order:
+        model.add(dot(sizes[size]) <= dot(supply[size]))
+    return _Patterns(level, units, room, tuple(uses))
+
+
+def _count_parts(counting: Counting, i: int, units: Ints) -> int:
+    """Parts of two counted units and more at a level."""
+    return sum(
+        times * len(c.gangs)
+        for c in counting.classes
+        for content, times in c.parts[i]
+        if part_size(content, units) > 1
+    )
+
+
+class WholeUnits(NamedTuple):
+    """1 for pod classes of which no node holds two [S], and for nodes that fit one of them [N]."""
+
+    units: Ints
+    nodes: Ints
+
+
+def whole_units(counting: Counting) -> WholeUnits | None:
+    """The family of pod classes of which no node holds two; None where there is none.
+
+    Of several such families it is the one that asks for most GPUs, then most units.
+    """
+    problem = counting.problem
+    fits = usable_nodes(problem)
+    families = one_per_node(problem, fits)
+    if not families:
+        return None
+    best = max(families, key=lambda f: (sum(int(problem.gpus[s]) for s in f), len(f)))
+    units = np.zeros(problem.class_count, dtype=np.int64)
+    units[list(best)] = 1
+    return WholeUnits(units, np.any([fits[s] for s in best], axis=0).astype(np.int64))
+
+
+def part_size(content: Content, units: Ints) -> int:
+    """The least counted units [S] that content takes: its size in whole nodes."""
+    return sum(k * min(int(units[s]) for s in pod_classes) for pod_classes, k in content)
+
+
+def maximal_patterns(
+    sizes: Sequence[int], capacity: int, most_patterns: int
+) -> list[tuple[int, ...]]:
+    """Maximal multisets of sizes (descending) with sum <= capacity."""
+    found: list[tuple[int, ...]] = []
+
+    def extend(at: int, left: int, chosen: list[int]) -> None:
+        if len(found) > most_patterns:
+            return
+        if at == len(sizes):
+            if any(chosen) and left < sizes[-1]:
+                found.append(tuple(chosen))
+            return
+        last = at == len(sizes) - 1
+        most = left // sizes[at]
+        for k in range(most, most - 1 if last else -1, -1):
+            extend(at + 1, left - k * sizes[at], [*chosen, k])
+
+    if sizes and capacity >= sizes[-1]:
+        extend(0, capacity, [])
+    return found

@@ -1,0 +1,1 @@
+"""Configurations: what a domain holds together, as columns of linear programs."""

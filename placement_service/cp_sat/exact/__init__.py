@@ -1,0 +1,1 @@
+"""The exact model: some gangs on some nodes, with every rule."""

@@ -1,0 +1,1 @@
+"""Models of planning questions: what fits beyond what waits, and what must leave for it."""
