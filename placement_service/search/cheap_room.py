@@ -9,9 +9,9 @@ from collections import Counter
 
 import numpy as np
 
-from placement_service.cp_sat.coming_units import ComingUnits
-from placement_service.cp_sat.victim_core import Core
-from placement_service.cp_sat.waiting_parts import WaitingPart
+from placement_service.cp_sat.victims.coming_units import ComingUnits
+from placement_service.cp_sat.victims.core import Core
+from placement_service.cp_sat.victims.waiting_parts import WaitingPart
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.plan import Plan, home_plan

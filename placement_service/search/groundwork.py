@@ -16,9 +16,9 @@ from placement_service.bounds.configurations import Configurations, configuratio
 from placement_service.bounds.counting import Counting
 from placement_service.bounds.place_rows import PlaceRows
 from placement_service.cp_sat.aggregate.domain_forest import Forest
-from placement_service.cp_sat.coming_units import coming_units
 from placement_service.cp_sat.configurations.lp import Column
 from placement_service.cp_sat.configurations.master import ConfigurationMaster
+from placement_service.cp_sat.victims.coming_units import coming_units
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import Bounds, Worth, trivial_bounds
 from placement_service.formulation.plan import Plan, home_plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from placement_service.cp_sat.victim_model import VictimModel
-from placement_service.cp_sat.victim_target import target_of
+from placement_service.cp_sat.victims.model import VictimModel
+from placement_service.cp_sat.victims.target import target_of
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, has_minimum

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from placement_service.cp_sat.linear_model import OutOfTime
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import hold

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from placement_service.cp_sat.linear_model import Solved
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.formulation.tiers.goal import Goal, Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep

@@ -17,8 +17,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import NamedTuple
 
 from placement_service.cp_sat.linear_model import Question, Solved
-from placement_service.cp_sat.victim_model import VictimModel
-from placement_service.cp_sat.victim_regions import Regions
+from placement_service.cp_sat.victims.model import VictimModel
+from placement_service.cp_sat.victims.regions import Regions
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.tiers.goal import Terms

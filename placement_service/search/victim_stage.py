@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from placement_service.cp_sat.linear_model import OutOfTime, Solved
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.tiers.goal import Terms

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.solution import TierName
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from placement_service.cp_sat.linear_model import Solved
-from placement_service.cp_sat.victim_model import VictimModel
-from placement_service.cp_sat.victim_target import Target
+from placement_service.cp_sat.victims.model import VictimModel
+from placement_service.cp_sat.victims.target import Target
 from placement_service.entities.eviction import DisruptionBudget, EvictionKind
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Tolerance
 from placement_service.entities.solution import TierName

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from placement_service.cp_sat.linear_model import Question, Solved
-from placement_service.cp_sat.victim_core import Core
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.core import Core
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.request import PackingScope, PodGang, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate

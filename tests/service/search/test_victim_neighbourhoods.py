@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from placement_service.cp_sat.linear_model import Solved
-from placement_service.cp_sat.victim_model import VictimModel
-from placement_service.cp_sat.victim_regions import Regions
+from placement_service.cp_sat.victims.model import VictimModel
+from placement_service.cp_sat.victims.regions import Regions
 from placement_service.entities.request import PackingScope, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Floats

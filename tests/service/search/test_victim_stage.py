@@ -13,7 +13,7 @@ import pytest
 
 from placement_service.cp_sat.linear_model import Question, Solved
 from placement_service.cp_sat.parameters import ModelParameters
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.plan import Plan
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.request import (
     PODS,
     BoundPod,

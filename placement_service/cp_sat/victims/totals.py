@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.cp_sat.linear_model import LinearModel, LinearTerms, summed
-from placement_service.cp_sat.victim_nodes import covered_by
+from placement_service.cp_sat.victims.nodes import covered_by
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem
 

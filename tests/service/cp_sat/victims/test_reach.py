@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from placement_service.cp_sat.victim_nodes import node_classes
-from placement_service.cp_sat.victim_reach import most_that_come
-from placement_service.cp_sat.waiting_parts import parts_of
+from placement_service.cp_sat.victims.nodes import node_classes
+from placement_service.cp_sat.victims.reach import most_that_come
+from placement_service.cp_sat.victims.waiting_parts import parts_of
 from placement_service.entities.request import PackingScope, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx, LevelIdx

@@ -26,28 +26,28 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from placement_service.cp_sat.coming_units import coming_units
-from placement_service.cp_sat.level_loads import LevelLoads
 from placement_service.cp_sat.linear_model import LinearModel, LinearTerms, summed
-from placement_service.cp_sat.moved_units import (
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
+from placement_service.cp_sat.victims.coming_units import coming_units
+from placement_service.cp_sat.victims.core import Core
+from placement_service.cp_sat.victims.domains import Domains
+from placement_service.cp_sat.victims.level_loads import LevelLoads
+from placement_service.cp_sat.victims.moved_units import (
     homebound,
     moved_kinds,
     new_demands,
     units_at_home,
 )
-from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
-from placement_service.cp_sat.spare_pods import SpareRows, SparingGang, Taken
-from placement_service.cp_sat.victim_core import Core
-from placement_service.cp_sat.victim_domains import Domains
-from placement_service.cp_sat.victim_nodes import (
+from placement_service.cp_sat.victims.nodes import (
     in_the_way_of,
     node_classes,
     taken_whole,
     that_bind,
     told_apart,
 )
-from placement_service.cp_sat.victim_reach import most_that_come
-from placement_service.cp_sat.victim_totals import RunningUnits, Staying, Totals
+from placement_service.cp_sat.victims.reach import most_that_come
+from placement_service.cp_sat.victims.spare_pods import SpareRows, SparingGang, Taken
+from placement_service.cp_sat.victims.totals import RunningUnits, Staying, Totals
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.problem import Gang, GroupRequirement, Problem

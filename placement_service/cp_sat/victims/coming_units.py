@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement_service.cp_sat.moved_units import is_large, new_classes, placed_again
-from placement_service.cp_sat.waiting_parts import WaitingPart, parts_of
+from placement_service.cp_sat.victims.moved_units import is_large, new_classes, placed_again
+from placement_service.cp_sat.victims.waiting_parts import WaitingPart, parts_of
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import Gang, Problem
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.request import Node, PackingScope, PodGang, Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.prepare import prepare

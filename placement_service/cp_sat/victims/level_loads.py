@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from placement_service.cp_sat.linear_model import LinearModel
-from placement_service.cp_sat.waiting_parts import WaitingPart
+from placement_service.cp_sat.victims.waiting_parts import WaitingPart
 
 
 class LoadAt(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement_service.cp_sat.victim_model import VictimModel
-from placement_service.cp_sat.victim_target import target_of
+from placement_service.cp_sat.victims.model import VictimModel
+from placement_service.cp_sat.victims.target import target_of
 from placement_service.entities.request import (
     PODS,
     BoundPod,

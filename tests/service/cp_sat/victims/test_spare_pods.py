@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.request import Node, PodGang, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.prepare import prepare

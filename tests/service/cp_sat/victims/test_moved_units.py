@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement_service.cp_sat.moved_units import Homebound, homebound, moved_kinds
+from placement_service.cp_sat.victims.moved_units import Homebound, homebound, moved_kinds
 from placement_service.entities.request import (
     PODS,
     BoundPod,

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from placement_service.cp_sat.victim_nodes import NodeClass
-from placement_service.cp_sat.waiting_parts import WaitingPart
+from placement_service.cp_sat.victims.nodes import NodeClass
+from placement_service.cp_sat.victims.waiting_parts import WaitingPart
 from placement_service.formulation.arrays import Bools, Ints, fit
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem

@@ -21,8 +21,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from placement_service.cp_sat.level_loads import LevelDomain, LevelLoads, LoadAt
 from placement_service.cp_sat.linear_model import LinearModel, summed
+from placement_service.cp_sat.victims.level_loads import LevelDomain, LevelLoads, LoadAt
 
 
 class Taken(NamedTuple):

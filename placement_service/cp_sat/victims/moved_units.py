@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.waiting_parts import parts_of
+from placement_service.cp_sat.victims.waiting_parts import parts_of
 from placement_service.formulation.arrays import fit
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem

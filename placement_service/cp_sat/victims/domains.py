@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.cp_sat.linear_model import LinearModel, LinearTerms
-from placement_service.cp_sat.moved_units import Homebound, MovedKind, new_demands
-from placement_service.cp_sat.victim_nodes import NodeClass
-from placement_service.cp_sat.waiting_parts import WaitingPart
+from placement_service.cp_sat.victims.moved_units import Homebound, MovedKind, new_demands
+from placement_service.cp_sat.victims.nodes import NodeClass
+from placement_service.cp_sat.victims.waiting_parts import WaitingPart
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.formulation.arrays import Floats, Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Units, units_of

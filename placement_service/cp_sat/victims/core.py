@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.cp_sat.victim_nodes import NodeClass
+from placement_service.cp_sat.victims.nodes import NodeClass
 from placement_service.formulation.arrays import Bools
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.problem import Gang

@@ -1,0 +1,1 @@
+"""The victim model: which running gangs give way, and where waiting gangs go."""
