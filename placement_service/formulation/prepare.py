@@ -14,8 +14,8 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.beginning_anew import with_gangs_anew
 from placement_service.formulation.compute_domains import with_compute_domains
-from placement_service.formulation.device_patterns import Listings
-from placement_service.formulation.devices import CannotStayError, with_devices
+from placement_service.formulation.devices.as_resources import CannotStayError, with_devices
+from placement_service.formulation.devices.patterns import Listings
 from placement_service.formulation.held_columns import TooManyHeldError, with_held
 from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.looser_gangs import with_looser_gangs

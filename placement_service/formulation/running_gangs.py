@@ -59,7 +59,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.formulation.beginning_anew import may_begin_anew
-from placement_service.formulation.device_wants import Want, want_of
+from placement_service.formulation.devices.wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import (
     anew_name,

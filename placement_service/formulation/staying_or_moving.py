@@ -25,9 +25,9 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import Assignment
-from placement_service.formulation.device_blocks import could_come, gpus_differ
-from placement_service.formulation.device_question import goes_whole
-from placement_service.formulation.device_wants import requires_partition, want_of, wants_network
+from placement_service.formulation.devices.blocks import could_come, gpus_differ
+from placement_service.formulation.devices.question import goes_whole
+from placement_service.formulation.devices.wants import requires_partition, want_of, wants_network
 from placement_service.formulation.held_columns import amounts_of
 from placement_service.formulation.open_gangs import (
     MUST_RUN,

@@ -18,7 +18,7 @@ from placement_service.entities.planning import Move
 from placement_service.entities.pod_assignment import count_pods, name_pods
 from placement_service.entities.request import Binding, PodSet, Policy, Snapshot
 from placement_service.entities.solution import Solution
-from placement_service.formulation.device_names import name_devices
+from placement_service.formulation.devices.names import name_devices
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.problem import Problem

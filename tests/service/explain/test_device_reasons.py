@@ -27,7 +27,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.selectors import LabelSelector
 from placement_service.explain.gang_reasons import explain
-from placement_service.formulation import device_patterns
+from placement_service.formulation.devices import patterns as device_patterns
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.named_plan import name_plan
 from placement_service.formulation.prepare import prepare

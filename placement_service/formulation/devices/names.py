@@ -20,8 +20,8 @@ import numpy as np
 
 from placement_service.entities.request import Binding, Node, Policy, Snapshot
 from placement_service.entities.reservations import Reservation
-from placement_service.formulation.device_boards import Gift, State, board_of, state_of, without
-from placement_service.formulation.device_wants import ALL, NONE, Want, want_of
+from placement_service.formulation.devices.boards import Gift, State, board_of, state_of, without
+from placement_service.formulation.devices.wants import ALL, NONE, Want, want_of
 
 #: Ways to give devices to one pod that are compared, the most promising ones.
 MOST_WAYS = 500

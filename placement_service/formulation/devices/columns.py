@@ -12,10 +12,10 @@ from placement_service.entities.node import Node, Resources
 from placement_service.entities.nodes import KindColumn, Nodes
 from placement_service.entities.request import PodTemplate, Snapshot
 from placement_service.entities.reservations import Reservation
-from placement_service.formulation.device_blocks import PLENTY
-from placement_service.formulation.device_homes import SetKey
-from placement_service.formulation.device_question import DeviceQuestion
-from placement_service.formulation.device_wants import Want, want_of
+from placement_service.formulation.devices.blocks import PLENTY
+from placement_service.formulation.devices.homes import SetKey
+from placement_service.formulation.devices.question import DeviceQuestion
+from placement_service.formulation.devices.wants import Want, want_of
 from placement_service.formulation.held_columns import with_templates
 from placement_service.formulation.prepared import Prepared
 

@@ -9,15 +9,15 @@ import pytest
 
 from placement_service.entities.devices import Device, DevicePartition
 from placement_service.entities.request import Node
-from placement_service.formulation import device_patterns
-from placement_service.formulation.device_boards import Board, board_of, state_of
-from placement_service.formulation.device_patterns import (
+from placement_service.formulation.devices import patterns as device_patterns
+from placement_service.formulation.devices.boards import Board, board_of, state_of
+from placement_service.formulation.devices.patterns import (
     Listings,
     Situation,
     TooManyError,
     columns_of,
 )
-from placement_service.formulation.device_wants import Want
+from placement_service.formulation.devices.wants import Want
 
 PAIRS = tuple(
     DevicePartition(tuple(range(first, first + size)), score=first % 4)

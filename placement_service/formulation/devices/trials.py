@@ -1,4 +1,4 @@
-"""Columns for devices where what fits is found by trying (see `device_patterns`).
+"""Columns for devices where what fits is found by trying (see `patterns`).
 
 Where pods are evicted, one that may go is a kind of its own while it stays. Where they move it may
 also come to other nodes, where it takes what all take. So each node with such pods has columns of
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from placement_service.entities.node import Node
 from placement_service.entities.reservations import Reservation
-from placement_service.formulation.device_blocks import PLENTY, could_come
-from placement_service.formulation.device_boards import Board, boards_of, left_of, state_of
-from placement_service.formulation.device_columns import Amounts, DeviceColumns
-from placement_service.formulation.device_homes import HomePod, SetKey
-from placement_service.formulation.device_patterns import Home, Listings, Situation, columns_of
-from placement_service.formulation.device_question import DeviceQuestion
-from placement_service.formulation.device_wants import NONE, Load, Want
+from placement_service.formulation.devices.blocks import PLENTY, could_come
+from placement_service.formulation.devices.boards import Board, boards_of, left_of, state_of
+from placement_service.formulation.devices.columns import Amounts, DeviceColumns
+from placement_service.formulation.devices.homes import HomePod, SetKey
+from placement_service.formulation.devices.patterns import Home, Listings, Situation, columns_of
+from placement_service.formulation.devices.question import DeviceQuestion
+from placement_service.formulation.devices.wants import NONE, Load, Want
 
 
 class Tried(NamedTuple):

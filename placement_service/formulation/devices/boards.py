@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from placement_service.entities.devices import Device, PartitionPolicy
 from placement_service.entities.request import Node
-from placement_service.formulation.device_wants import ALL, NONE, WHOLE, Grade, Load, Want, graded
+from placement_service.formulation.devices.wants import ALL, NONE, WHOLE, Grade, Load, Want, graded
 
 Position = int
 Set = tuple[Position, ...]

@@ -9,10 +9,10 @@ import pytest
 
 from placement_service.entities.devices import Device
 from placement_service.entities.request import Node
-from placement_service.formulation.device_blocks import Blocks
-from placement_service.formulation.device_boards import without
-from placement_service.formulation.device_homes import HomeColumns, HomePod, SetKey, ways_to_stay
-from placement_service.formulation.device_wants import Want
+from placement_service.formulation.devices.blocks import Blocks
+from placement_service.formulation.devices.boards import without
+from placement_service.formulation.devices.homes import HomeColumns, HomePod, SetKey, ways_to_stay
+from placement_service.formulation.devices.wants import Want
 from tests.service.boards import board
 
 WANTS = [Want(4), Want(2), Want(1), Want(1, 500, 500, whole=False)]

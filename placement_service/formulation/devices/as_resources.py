@@ -2,14 +2,14 @@
 
 Nodes offer, and pods take, amounts of columns that say which pods fit the devices of a node
 together. Where whole GPUs and shares of them are blocks that nest the columns have a closed
-form (`device_blocks`), also beside running pods that may go and leave the devices that they
-have (`device_homes`). Else what fits is tried out (`device_patterns`): network devices on the
+form (`blocks`), also beside running pods that may go and leave the devices that they
+have (`homes`). Else what fits is tried out (`device_patterns`): network devices on the
 switches of GPUs, partitions that overlap, shares that do not divide a GPU.
 
 Where that takes too long the blocks are used, which are stricter than the rules. Then, and where
 no columns say exactly what fits, `relaxed` is a snapshot that allows more than the rules do:
 what is proven for it is proven for the question. Which devices a pod gets is decided at the end
-(see `device_names`).
+(see `names`).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from dataclasses import replace
 from placement_service.entities.devices import Device
 from placement_service.entities.node import Node
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.formulation.device_blocks import PLENTY, Blocks
-from placement_service.formulation.device_boards import (
+from placement_service.formulation.devices.blocks import PLENTY, Blocks
+from placement_service.formulation.devices.boards import (
     board_of,
     left_of,
     state_of,
     without,
 )
-from placement_service.formulation.device_columns import Amounts, DeviceColumns, with_columns
-from placement_service.formulation.device_homes import (
+from placement_service.formulation.devices.columns import Amounts, DeviceColumns, with_columns
+from placement_service.formulation.devices.homes import (
     MOST_OWN,
     HomeColumns,
     HomePod,
     SetKey,
     ways_to_stay,
 )
-from placement_service.formulation.device_patterns import (
+from placement_service.formulation.devices.patterns import (
     MOST_HOMES,
     Columns,
     Listings,
@@ -45,9 +45,9 @@ from placement_service.formulation.device_patterns import (
     TooManyError,
     columns_of,
 )
-from placement_service.formulation.device_question import DeviceQuestion, device_question, sets
-from placement_service.formulation.device_trials import anywhere, on_own_nodes, tried
-from placement_service.formulation.device_wants import WHOLE, Want, want_of
+from placement_service.formulation.devices.question import DeviceQuestion, device_question, sets
+from placement_service.formulation.devices.trials import anywhere, on_own_nodes, tried
+from placement_service.formulation.devices.wants import WHOLE, Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights, Sharing
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.sharing_columns import for_sharing

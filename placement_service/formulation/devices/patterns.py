@@ -25,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.device_boards import Board, State
-from placement_service.formulation.device_wants import NONE, Load, Want
-from placement_service.formulation.separation import Point, separate
+from placement_service.formulation.devices.boards import Board, State
+from placement_service.formulation.devices.separation import Point, separate
+from placement_service.formulation.devices.wants import NONE, Load, Want
 
 #: Multisets that are listed for all boards of a question at most; with more, nothing is listed.
 MOST_STEPS = 300_000

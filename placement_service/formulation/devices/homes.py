@@ -1,6 +1,6 @@
 """Blocks that nest, on nodes whose running pods may leave their devices or stay on them.
 
-When all of them are gone a node offers N blocks of a size (`device_blocks`). A pod that stays
+When all of them are gone a node offers N blocks of a size (`blocks`). A pod that stays
 is on devices of its own: a partition that it touches is lost, and of a GPU that it has a part
 of some of the smaller blocks. What is lost of one place grows with the pods that stay, so it is
 the greatest of some linear terms in them:
@@ -20,9 +20,9 @@ from math import prod
 from typing import NamedTuple
 
 from placement_service.entities.node import Node
-from placement_service.formulation.device_blocks import PLENTY, Blocks, Cell
-from placement_service.formulation.device_boards import left_of
-from placement_service.formulation.device_wants import WHOLE, Load, Want
+from placement_service.formulation.devices.blocks import PLENTY, Blocks, Cell
+from placement_service.formulation.devices.boards import left_of
+from placement_service.formulation.devices.wants import WHOLE, Load, Want
 
 #: Ways to choose terms that one column of a node may have.
 MOST_WAYS = 64

@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 from placement_service.entities.devices import DevicePartition, PartitionPolicy
 from placement_service.entities.request import Node
-from placement_service.formulation.device_boards import left_of
-from placement_service.formulation.device_wants import WHOLE, Want, graded
+from placement_service.formulation.devices.boards import left_of
+from placement_service.formulation.devices.wants import WHOLE, Want, graded
 
 #: What a node offers of a column that does not limit it.
 PLENTY = 1 << 40
