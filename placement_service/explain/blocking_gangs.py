@@ -19,7 +19,7 @@ import numpy as np
 from placement_service.entities.request import Snapshot
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind
 from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
-from placement_service.formulation.disruption_budgets import budgets_hold
+from placement_service.formulation.eviction.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.open_gangs import MUST_RUN
 from placement_service.formulation.plan import Plan, Units

@@ -1,6 +1,7 @@
 """Running gangs that the rules let go, but that stay because the problem cannot express it.
 
-The first cause is named of those that `formulation.running_gangs` tests and the request shows.
+The first cause is named of those that `formulation.eviction.running_gangs` tests and the request
+shows.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.explain.wording import queue_word
-from placement_service.formulation.implied_rules import without_implied_rules
-from placement_service.formulation.open_gangs import stays_in_place
-from placement_service.formulation.ruled_pods import (
+from placement_service.formulation.eviction.ruled_pods import (
     binds_what_comes,
     can_be_divided,
     has_many_homes,
     may_come_together,
 )
-from placement_service.formulation.rules.reservations import take_back
-from placement_service.formulation.running_rules import (
+from placement_service.formulation.eviction.running_rules import (
     has_many_terms,
     out_of_place,
     unwelcome,
     with_all_terms,
 )
-from placement_service.formulation.running_topology import (
+from placement_service.formulation.eviction.running_topology import (
     RunningOn,
     adds_topology,
     growing,
     keeps_its_levels,
 )
+from placement_service.formulation.implied_rules import without_implied_rules
+from placement_service.formulation.open_gangs import stays_in_place
+from placement_service.formulation.rules.reservations import take_back
 
 
 class Protection(NamedTuple):

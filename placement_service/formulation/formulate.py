@@ -13,10 +13,12 @@ from dataclasses import replace
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Assignment
-from placement_service.formulation import guarantees, reclaim_ways
+from placement_service.formulation import guarantees
 from placement_service.formulation.arrays import MOST_REPEATED
-from placement_service.formulation.disruption_budgets import budgets
-from placement_service.formulation.eviction_winners import winners
+from placement_service.formulation.eviction import reclaim_ways
+from placement_service.formulation.eviction.disruption_budgets import budgets
+from placement_service.formulation.eviction.running_topology import growing
+from placement_service.formulation.eviction.winners import winners
 from placement_service.formulation.gang_draft import GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
 from placement_service.formulation.gpu_counts import gpu_counts
@@ -29,7 +31,6 @@ from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
 from placement_service.formulation.rules.reservation_owners import Ownership
-from placement_service.formulation.running_topology import growing
 from placement_service.formulation.tiers import has_goals_of
 
 

@@ -12,17 +12,17 @@ from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.formulation.beginning_anew import with_gangs_anew
 from placement_service.formulation.compute_domains import with_compute_domains
 from placement_service.formulation.devices.as_resources import CannotStayError, with_devices
 from placement_service.formulation.devices.patterns import Listings
+from placement_service.formulation.eviction.beginning_anew import with_gangs_anew
+from placement_service.formulation.eviction.looser_gangs import with_looser_gangs
+from placement_service.formulation.eviction.reclaim_ways import with_other_ways
+from placement_service.formulation.eviction.running_gangs import open_running_gangs
+from placement_service.formulation.eviction.running_parts import with_running_parts
 from placement_service.formulation.held_columns import TooManyHeldError, with_held
 from placement_service.formulation.implied_rules import without_implied_rules
-from placement_service.formulation.looser_gangs import with_looser_gangs
 from placement_service.formulation.prepared import Prepared
-from placement_service.formulation.reclaim_ways import with_other_ways
-from placement_service.formulation.running_gangs import open_running_gangs
-from placement_service.formulation.running_parts import with_running_parts
 
 
 def prepare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from placement_service.formulation.disruption_budgets import kept_of
+from placement_service.formulation.eviction.disruption_budgets import kept_of
 from placement_service.formulation.indices import DemandIdx
 from placement_service.formulation.plan import Plan, Units, kept_by_demand, pods_of
 from placement_service.formulation.problem import Gang, OpenDemand, Problem, UnitsOnNode

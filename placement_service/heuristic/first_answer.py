@@ -10,10 +10,7 @@ import time
 from dataclasses import replace
 
 from placement_service.entities.solution import Assignment, Solution
-from placement_service.formulation.disruption_budgets import budgets_hold
-from placement_service.formulation.fewer_columns import with_fewer_columns
-from placement_service.formulation.hopeless_gangs import without_gangs_counted_late
-from placement_service.formulation.implied_room import without_implied_room
+from placement_service.formulation.eviction.disruption_budgets import budgets_hold
 from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import (
     Plan,
@@ -22,6 +19,9 @@ from placement_service.formulation.plan import (
     is_placed,
     oldest_first,
 )
+from placement_service.formulation.presolve.fewer_columns import with_fewer_columns
+from placement_service.formulation.presolve.hopeless_gangs import without_gangs_counted_late
+from placement_service.formulation.presolve.implied_room import without_implied_room
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.goal import Goal

@@ -16,7 +16,7 @@ first, which does more.
 Afterwards gangs that went whole come home where that costs less: those in their place go elsewhere.
 
 Rights to use the room of others are not checked here: room that a gang may not use does not fit it
-(see `formulation.running_gangs`).
+(see `formulation.eviction.running_gangs`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.disruption_budgets import budgets_hold
+from placement_service.formulation.eviction.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Demand, Gang

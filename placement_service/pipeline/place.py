@@ -23,13 +23,13 @@ from placement_service.entities.progress import (
 from placement_service.entities.request import Request, Snapshot
 from placement_service.entities.solution import Limit, Solution, Tier
 from placement_service.entities.stages import Stage, stage
+from placement_service.formulation.eviction.reclaim_turns import Turns, bounded_by, other_turns
 from placement_service.formulation.named_plan import NamedPlan
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Problem
-from placement_service.formulation.reclaim_turns import Turns, bounded_by, other_turns
 from placement_service.formulation.tiers import has_goals_of
 from placement_service.heuristic.scarcity import somebody_may_wait
 from placement_service.pipeline.candidates import Candidate, Candidates, Judging

@@ -28,7 +28,8 @@ from placement_service.entities.request import (
     Resources,
     Snapshot,
 )
-from placement_service.formulation.eviction_rights import may_come_again
+from placement_service.formulation.eviction.rights import may_come_again
+from placement_service.formulation.eviction.running_rules import with_all_terms
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.planning_questions import (
     EmptyingAnswer,
@@ -37,7 +38,6 @@ from placement_service.formulation.planning_questions import (
     MovableGang,
     Spared,
 )
-from placement_service.formulation.running_rules import with_all_terms
 from placement_service.planning import changes
 from placement_service.planning.eviction import is_protected
 from placement_service.planning.further_moves import further_moves

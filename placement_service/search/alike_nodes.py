@@ -19,8 +19,8 @@ import numpy as np
 from placement_service.entities.solution import Assignment, Solution, TierName
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import NO_LEVEL, LevelIdx
-from placement_service.formulation.merged_classes import merged
 from placement_service.formulation.plan import from_solution
+from placement_service.formulation.presolve.merged_classes import merged
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.fragmentation import Fragmentation
 from placement_service.search.node_places import ALONE, Content, Places

@@ -40,14 +40,14 @@ import time
 
 from placement_service.entities.solution import Solution, TierName
 from placement_service.entities.stages import Stage, stage
-from placement_service.formulation.fewer_columns import (
+from placement_service.formulation.objective import Bounds, to_solution
+from placement_service.formulation.plan import Plan, home_plan
+from placement_service.formulation.presolve.fewer_columns import (
     with_fewer_columns,
     without_reservations,
 )
-from placement_service.formulation.hopeless_gangs import without_gangs_counted_late
-from placement_service.formulation.implied_room import without_implied_room
-from placement_service.formulation.objective import Bounds, to_solution
-from placement_service.formulation.plan import Plan, home_plan
+from placement_service.formulation.presolve.hopeless_gangs import without_gangs_counted_late
+from placement_service.formulation.presolve.implied_room import without_implied_room
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import has_goals_of
 from placement_service.search.aggregate_stage import settle_aggregate

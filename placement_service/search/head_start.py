@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from placement_service.entities.solution import Solution
-from placement_service.formulation.fewer_columns import with_fewer_columns
-from placement_service.formulation.hopeless_gangs import without_gangs_counted_late
-from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
+from placement_service.formulation.presolve.fewer_columns import with_fewer_columns
+from placement_service.formulation.presolve.hopeless_gangs import without_gangs_counted_late
+from placement_service.formulation.presolve.implied_room import without_implied_room
 from placement_service.formulation.problem import Problem
 from placement_service.search import groundwork
 from placement_service.search.aggregate_stage import settle_aggregate

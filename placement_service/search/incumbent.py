@@ -15,10 +15,14 @@ from placement_service.bounds.configurations import Configurations
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.aggregate.domain_forest import Forest
 from placement_service.entities.solution import Assignment, Limit, Solution, TierName
-from placement_service.formulation.disruption_budgets import budgets_hold
-from placement_service.formulation.eviction_winners import rights_hold
+from placement_service.formulation.eviction.disruption_budgets import budgets_hold
+from placement_service.formulation.eviction.looser_bounds import (
+    looser_bounds,
+    looser_floors,
+    paired,
+)
+from placement_service.formulation.eviction.winners import rights_hold
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.looser_bounds import looser_bounds, looser_floors, paired
 from placement_service.formulation.objective import (
     Bounds,
     Floors,

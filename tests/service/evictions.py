@@ -16,7 +16,7 @@ from placement_service.entities.request import (
     Policy,
     Snapshot,
 )
-from placement_service.formulation.running_gangs import open_running_gangs
+from placement_service.formulation.eviction.running_gangs import open_running_gangs
 from tests.service.questions import GPU, gang, node
 
 PREEMPT = Policy(eviction=EvictionPolicy.PREEMPT)

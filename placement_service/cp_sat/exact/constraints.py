@@ -17,7 +17,7 @@ from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.rules import post, queues
 from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Var, dot
-from placement_service.formulation.eviction_winners import gains
+from placement_service.formulation.eviction.winners import gains
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Scope

@@ -6,7 +6,7 @@ from ortools.sat.python import cp_model
 
 from placement_service.cp_sat.exact.variables import ExactVariables
 from placement_service.cp_sat.solving import Var, dot
-from placement_service.formulation.disruption_budgets import kept_of
+from placement_service.formulation.eviction.disruption_budgets import kept_of
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms

@@ -11,7 +11,7 @@ pod class *s* that waits, `here[p, D]` 1 for a part *p* that lies in domain *D*:
 *Why its optimum is a bound:* each plan gives a solution, because nothing here is stricter than the
 rules: the rows of nodes that are alike are added up, where parts lie is only counted, and rules
 between pods are left out. The room that each gang may use is a column of its own (see
-`formulation.running_gangs`), so no gang gains from a victim that it may not evict.
+`formulation.eviction.running_gangs`), so no gang gains from a victim that it may not evict.
 
 With moves everything runs after the plan; `stay` says that a gang stays at home. Pods that move and
 are as large as a node, or that waiting gangs ask for too, get places like pods that wait

@@ -3,7 +3,7 @@
 Nodes offer, and pods take, amounts of columns that say which pods fit the devices of a node
 together. Where whole GPUs and shares of them are blocks that nest the columns have a closed
 form (`blocks`), also beside running pods that may go and leave the devices that they
-have (`homes`). Else what fits is tried out (`device_patterns`): network devices on the
+have (`homes`). Else what fits is tried out (`patterns`): network devices on the
 switches of GPUs, partitions that overlap, shares that do not divide a GPU.
 
 Where that takes too long the blocks are used, which are stricter than the rules. Then, and where
@@ -48,7 +48,7 @@ from placement_service.formulation.devices.patterns import (
 from placement_service.formulation.devices.question import DeviceQuestion, device_question, sets
 from placement_service.formulation.devices.trials import anywhere, on_own_nodes, tried
 from placement_service.formulation.devices.wants import WHOLE, Want, want_of
-from placement_service.formulation.eviction_rights import EvictionRights, Sharing
+from placement_service.formulation.eviction.rights import EvictionRights, Sharing
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.sharing_columns import for_sharing
 

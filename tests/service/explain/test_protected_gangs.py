@@ -15,7 +15,7 @@ from placement_service.entities.queues import GPUS
 from placement_service.entities.request import HOSTNAME, ExtrasPolicy, Policy
 from placement_service.entities.reservations import ReservationSelector
 from placement_service.explain.gang_reasons import explain
-from placement_service.formulation import ruled_pods
+from placement_service.formulation.eviction import ruled_pods
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.named_plan import name_plan
 from placement_service.formulation.objective import to_solution

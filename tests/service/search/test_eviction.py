@@ -25,11 +25,11 @@ from placement_service.entities.request import (
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import TierName
+from placement_service.formulation.eviction.running_gangs import open_running_gangs
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import units_of
-from placement_service.formulation.running_gangs import open_running_gangs
 from placement_service.formulation.tiers import goals
 from placement_service.search import victim_aim, victim_stage
 from placement_service.search.incumbent import State

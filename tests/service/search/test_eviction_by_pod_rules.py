@@ -19,9 +19,9 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import TierName
+from placement_service.formulation.eviction.running_rules import MOST_TERMS
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.prepare import prepare
-from placement_service.formulation.running_rules import MOST_TERMS
 from placement_service.judge.verify import verify
 from tests.service.evictions import PREEMPT, REPACK, opened, running, urgent
 from tests.service.questions import GPU, gang, node

@@ -10,8 +10,8 @@ from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.implied_room import without_implied_room
 from placement_service.formulation.objective import to_solution
+from placement_service.formulation.presolve.implied_room import without_implied_room
 from placement_service.formulation.problem import Gang
 from placement_service.search.incumbent import State
 from placement_service.search.lns import Improver

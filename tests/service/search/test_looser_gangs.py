@@ -11,7 +11,7 @@ import pytest
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import BoundPod, ExtrasPolicy, PodGang, PodSet, Policy
-from placement_service.formulation import looser_gangs
+from placement_service.formulation.eviction import looser_gangs
 from placement_service.formulation.prepare import prepare
 from tests.brute import optimum
 from tests.drawing import GPU

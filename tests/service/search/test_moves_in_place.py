@@ -25,7 +25,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import TierName
-from placement_service.formulation import staying_or_moving
+from placement_service.formulation.eviction import staying_or_moving
 from tests.judged import oracle
 from tests.service import nics
 from tests.service.evictions import REPACK

@@ -16,7 +16,7 @@ from placement_service.entities.request import (
     SpreadConstraint,
 )
 from placement_service.entities.selectors import LabelSelector
-from placement_service.formulation import ruled_pods
+from placement_service.formulation.eviction import ruled_pods
 from tests.service.evictions import REPACK, opened, running, urgent
 from tests.service.questions import node
 from tests.service.search.answering import answer

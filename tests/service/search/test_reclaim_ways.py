@@ -10,7 +10,7 @@ from placement_service.entities.eviction import EvictionKind
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import PodGang, Snapshot
 from placement_service.entities.solution import TierName
-from placement_service.formulation import reclaim_ways
+from placement_service.formulation.eviction import reclaim_ways
 from placement_service.formulation.formulate import formulate
 from tests.judged import oracle
 from tests.service.evictions import RECLAIM, running

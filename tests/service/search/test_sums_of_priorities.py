@@ -11,7 +11,7 @@ from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Tolerance
 from placement_service.entities.solution import TierName
-from placement_service.formulation import ruled_pods
+from placement_service.formulation.eviction import ruled_pods
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import home_plan

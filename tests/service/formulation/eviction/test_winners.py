@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_service.formulation.eviction_winners import rights_hold
+from placement_service.formulation.eviction.winners import rights_hold
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.plan import Units

@@ -26,9 +26,9 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.reservations import Reservation, ReservationSelector
 from placement_service.entities.selectors import LabelSelector
+from placement_service.formulation.eviction.running_gangs import open_running_gangs
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import is_placed
-from placement_service.formulation.running_gangs import open_running_gangs
 from tests.service.evictions import PREEMPT, REPACK, cluster, opened, running, urgent
 from tests.service.questions import GPU, gang, node
 

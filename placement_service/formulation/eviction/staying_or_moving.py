@@ -28,6 +28,7 @@ from placement_service.entities.solution import Assignment
 from placement_service.formulation.devices.blocks import could_come, gpus_differ
 from placement_service.formulation.devices.question import goes_whole
 from placement_service.formulation.devices.wants import requires_partition, want_of, wants_network
+from placement_service.formulation.eviction.ruled_pods import binds_what_comes, divided
 from placement_service.formulation.held_columns import amounts_of
 from placement_service.formulation.open_gangs import (
     MUST_RUN,
@@ -39,7 +40,6 @@ from placement_service.formulation.open_gangs import (
     others,
 )
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
-from placement_service.formulation.ruled_pods import binds_what_comes, divided
 
 #: Gangs that may come again to where they are, and nodes, up to which that is looked at.
 MOST_AGAIN = 20

@@ -31,12 +31,12 @@ from placement_service.entities.request import (
     Snapshot,
     Toleration,
 )
-from placement_service.formulation.beginning_anew import may_begin_anew
+from placement_service.formulation.eviction.beginning_anew import may_begin_anew
+from placement_service.formulation.eviction.running_parts import what_waits
+from placement_service.formulation.eviction.running_rules import has_many_terms, out_of_place
+from placement_service.formulation.eviction.running_topology import running
 from placement_service.formulation.held_columns import amounts_of
 from placement_service.formulation.open_gangs import anew_name, is_anew, is_part, part_name
-from placement_service.formulation.running_parts import what_waits
-from placement_service.formulation.running_rules import has_many_terms, out_of_place
-from placement_service.formulation.running_topology import running
 
 #: On larger clusters the question is not asked.
 MOST_NODES = 4_000

@@ -9,11 +9,11 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement_service.entities.request import CPU, Policy, Snapshot
-from placement_service.formulation.fewer_columns import (
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.presolve.fewer_columns import (
     with_fewer_columns,
     without_reservations,
 )
-from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from tests.scenario import Group, Scenario
 from tests.service.rooms import demand, fits

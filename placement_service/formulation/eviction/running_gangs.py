@@ -8,7 +8,7 @@ covers evictions without code of its own:
     PREEMPT, RECLAIM   a pod stays at home or goes: one pod set for each node
     REPACK             every pod runs after the plan, at home or elsewhere
 
-Which gang may use the room of which victim is a matter of `eviction_rights`; it becomes
+Which gang may use the room of which victim is a matter of `rights`; it becomes
 columns of room here, one for each group of gangs that may not use all of it.
 
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible, a
@@ -58,9 +58,34 @@ from placement_service.entities.request import (
     Policy,
     Snapshot,
 )
-from placement_service.formulation.beginning_anew import may_begin_anew
 from placement_service.formulation.devices.wants import Want, want_of
-from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.eviction.beginning_anew import may_begin_anew
+from placement_service.formulation.eviction.reclaim_limits import with_reclaim_limits
+from placement_service.formulation.eviction.reclaim_ways import all_come_both_ways
+from placement_service.formulation.eviction.rights import EvictionRights
+from placement_service.formulation.eviction.ruled_pods import (
+    can_be_divided,
+    has_many_homes,
+    may_come_together,
+    ruled_sets,
+)
+from placement_service.formulation.eviction.running_rules import (
+    has_many_terms,
+    out_of_place,
+    unwelcome,
+    with_all_terms,
+)
+from placement_service.formulation.eviction.running_topology import (
+    RunningOn,
+    adds_topology,
+    growing,
+    keeps_its_levels,
+    named,
+    pending,
+    running,
+)
+from placement_service.formulation.eviction.staying_or_going import open_for_evictions
+from placement_service.formulation.eviction.staying_or_moving import open_for_moves
 from placement_service.formulation.open_gangs import (
     anew_name,
     has_extras,
@@ -70,32 +95,7 @@ from placement_service.formulation.open_gangs import (
     whole_name,
 )
 from placement_service.formulation.prepared import Prepared
-from placement_service.formulation.reclaim_limits import with_reclaim_limits
-from placement_service.formulation.reclaim_ways import all_come_both_ways
-from placement_service.formulation.ruled_pods import (
-    can_be_divided,
-    has_many_homes,
-    may_come_together,
-    ruled_sets,
-)
 from placement_service.formulation.rules.reservations import take_back
-from placement_service.formulation.running_rules import (
-    has_many_terms,
-    out_of_place,
-    unwelcome,
-    with_all_terms,
-)
-from placement_service.formulation.running_topology import (
-    RunningOn,
-    adds_topology,
-    growing,
-    keeps_its_levels,
-    named,
-    pending,
-    running,
-)
-from placement_service.formulation.staying_or_going import open_for_evictions
-from placement_service.formulation.staying_or_moving import open_for_moves
 
 
 def open_running_gangs(

@@ -13,7 +13,7 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import CPU, Policy
 from placement_service.formulation.arrays import UNLIMITED, Ints
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.implied_room import without_implied_room
+from placement_service.formulation.presolve.implied_room import without_implied_room
 from placement_service.formulation.problem import Problem
 from tests.scenario import Group, Scenario
 from tests.service.rooms import demand, fits

@@ -27,7 +27,7 @@ from placement_service.entities.request import (
     PodTemplate,
     Snapshot,
 )
-from placement_service.formulation.running_topology import RunningOn, keeps_its_levels
+from placement_service.formulation.eviction.running_topology import RunningOn, keeps_its_levels
 
 #: Homes of such pods up to which their gangs are moved: each is a kind of pods for every model, and
 #: with more of them others that move are found later.

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.formulation.eviction.running_topology import pending, running
 from placement_service.formulation.open_gangs import anew_name, whole_name
-from placement_service.formulation.running_topology import pending, running
 
 
 def with_gangs_anew(snapshot: Snapshot, policy: Policy) -> Snapshot:

@@ -17,7 +17,7 @@ from itertools import compress
 import numpy as np
 
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
-from placement_service.formulation.merged_classes import merged
+from placement_service.formulation.presolve.merged_classes import merged
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.rules.reserved_room import ReservedRoom
 

@@ -19,7 +19,7 @@ from fractions import Fraction
 import numpy as np
 
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
-from placement_service.formulation.merged_classes import merged
+from placement_service.formulation.presolve.merged_classes import merged
 from placement_service.formulation.problem import Problem
 
 

@@ -9,7 +9,7 @@ import pytest
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.hopeless_gangs import (
+from placement_service.formulation.presolve.hopeless_gangs import (
     without_gangs_counted_late,
     without_hopeless_gangs,
 )

@@ -1,0 +1,1 @@
+"""Presolve: a smaller question with the same answers."""
