@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from placement_service.entities.solution import TierName
+from placement_service.search.exchange.movable_parts import MovableParts
+from placement_service.search.exchange.part_exchange import PartExchange
 from placement_service.search.incumbent import State
-from placement_service.search.movable_parts import MovableParts
 from placement_service.search.parameters import SearchParameters
-from placement_service.search.part_exchange import PartExchange
 
 #: The time that a plan takes, as a multiple of finding out which parts can move.
 WRITING = 4.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -22,16 +23,22 @@ def _there(path: str) -> bool:
     )
 
 
+def _modules(text: str) -> list[str]:
+    """Dotted modules in backticks."""
+    return re.findall(
+        r"`((?:api|bounds|cp_sat|explain|formulation|heuristic|judge|pipeline|search)\.[a-z_.]+)`",
+        text,
+    )
+
+
 def _named(page: str) -> list[str]:
     """Paths and modules in backticks, and the modules on the way of a request."""
     text = (ROOT / "docs" / page).read_text()
     fences = re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL)
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     paths = re.findall(r"`((?:[a-z_]+/)+[a-z_.]*)`", text)
-    modules = re.findall(
-        r"`((?:api|formulation|search|cp_sat|judge|explain|heuristic)\.[a-z_]+)`", text
-    )
-    return [*paths, *modules, *re.findall(r"\b(?:cp_sat|search)\.[a-z_]+", "\n".join(fences))]
+    shown = re.findall(r"\b(?:cp_sat|search)\.[a-z_.]+", "\n".join(fences))
+    return [*paths, *_modules(text), *shown]
 
 
 @pytest.mark.parametrize("page", ["architecture.md", "engine.md"])
@@ -41,7 +48,22 @@ def test_what_a_page_names_is_there(page: str) -> None:
     assert [path for path in named if not _there(path)] == []
 
 
+def test_modules_that_the_code_speaks_of_are_there() -> None:
+    """In docstrings and comments of the service, where no import keeps them true."""
+    pages = {path: path.read_text() for path in (ROOT / "placement_service").rglob("*.py")}
+    named = {(path.name, name) for path, text in pages.items() for name in _modules(text)}
+    assert len(named) > 10
+    assert {(path, name) for path, name in named if not _there(name)} == set()
+
+
 def test_every_folder_of_the_service_is_shown() -> None:
+    """Those of the stages by their whole paths, those inside them by what is below the stage."""
     text = (ROOT / "docs" / "architecture.md").read_text()
-    folders = {path.parent.name for path in (ROOT / "placement_service").glob("*/__init__.py")}
-    assert {name for name in folders if f"`placement_service/{name}`" not in text} == set()
+    service = ROOT / "placement_service"
+    folders = {path.parent.relative_to(service) for path in service.rglob("__init__.py")}
+    shown = {
+        folder
+        for folder in folders
+        if f"`{folder}`" in text or f"`placement_service/{folder}`" in text
+    }
+    assert folders - shown == {Path()}

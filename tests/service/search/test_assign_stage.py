@@ -20,17 +20,18 @@ from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
-from placement_service.search import assign_stage, block_stage, guess_target
+from placement_service.search import assign_stage, block_stage
 from placement_service.search.assign_stage import assign_blocks
-from placement_service.search.block_assignment import BlockAssignment, Pieces
-from placement_service.search.block_guess import BlockGuess
+from placement_service.search.block_guess import target as guess_target
+from placement_service.search.block_guess.assignment import BlockAssignment, Pieces
+from placement_service.search.block_guess.filling import GuessFilling
+from placement_service.search.block_guess.guess import Guess
+from placement_service.search.block_guess.guessing import BlockGuess
+from placement_service.search.block_guess.pieces import PieceCutter
+from placement_service.search.block_guess.rows import block_rows
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_rows import block_rows
 from placement_service.search.block_stage import fill_blocks, told
 from placement_service.search.block_swaps import BlockSwaps
-from placement_service.search.gang_pieces import PieceCutter
-from placement_service.search.guess_filling import GuessFilling
-from placement_service.search.guesses import Guess
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Group, Scenario
 from tests.service.search.blocks import counted, question, ran_before

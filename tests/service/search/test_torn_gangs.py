@@ -17,13 +17,13 @@ from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
 from placement_service.search.assign_stage import assign_blocks
-from placement_service.search.block_assignment import BlockAssignment, Crowded, Pieces
-from placement_service.search.block_guess import BlockGuess
+from placement_service.search.block_guess.assignment import BlockAssignment, Crowded, Pieces
+from placement_service.search.block_guess.guess import Begun, Guess
+from placement_service.search.block_guess.guessing import BlockGuess
+from placement_service.search.block_guess.items import Item, Items
+from placement_service.search.block_guess.pieces import GangPiece
+from placement_service.search.block_guess.standing import PlacedPiece, Standing
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.gang_pieces import GangPiece
-from placement_service.search.guess_items import Item, Items
-from placement_service.search.guess_standing import PlacedPiece, Standing
-from placement_service.search.guesses import Begun, Guess
 from tests.scenario import Group, Scenario
 from tests.service.search.blocks import counted
 

@@ -17,7 +17,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
 from placement_service.search import assign_stage, engine
-from placement_service.search.block_guess import BlockGuess
+from placement_service.search.block_guess.guessing import BlockGuess
 from placement_service.search.configuration_plan import Realisation
 from placement_service.search.configuration_stage import Configuring, settle_configurations
 from placement_service.search.incumbent import State

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from placement_service.cp_sat.blocks.parts import MIXED, Kind, RackSort
 from placement_service.cp_sat.blocks.rack_columns import Prices, RackColumns
-from placement_service.search.block_guess import BlockGuess
+from placement_service.search.block_guess.filling import GuessFilling
+from placement_service.search.block_guess.guessing import BlockGuess
+from placement_service.search.block_guess.pieces import PieceCutter, parts_of
+from placement_service.search.block_guess.rack_content import RackContent
+from placement_service.search.block_guess.rack_fitting import RackFitting
+from placement_service.search.block_guess.rows import block_rows, rack_row
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_rows import block_rows, rack_row
-from placement_service.search.gang_pieces import PieceCutter, parts_of
-from placement_service.search.guess_filling import GuessFilling
 from placement_service.search.parameters import DEFAULTS
-from placement_service.search.rack_content import RackContent
-from placement_service.search.rack_fitting import RackFitting
 from tests.drawing import level_key
 from tests.scenario import Group, Scenario
 from tests.service.search.blocks import counted, question

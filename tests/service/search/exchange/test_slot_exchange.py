@@ -26,10 +26,10 @@ from placement_service.judge.verify import verify
 from placement_service.search import configuration_plan
 from placement_service.search.configuration_plan import Realisation
 from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.exchange.slot_exchange import exchange_slots
+from placement_service.search.exchange.slots import Group, GroupOf, Slots
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
-from placement_service.search.slot_exchange import exchange_slots
-from placement_service.search.slots import Group, GroupOf, Slots
 from tests.service.search.blocks import from_nothing
 
 POLICY = Policy(deterministic=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.formulation.arrays import Ints
-from placement_service.search.block_assignment import BlockAssignment, Crowded
-from placement_service.search.gang_pieces import Parts
-from placement_service.search.guess_items import Items
+from placement_service.search.block_guess.assignment import BlockAssignment, Crowded
+from placement_service.search.block_guess.items import Items
+from placement_service.search.block_guess.pieces import Parts
 
 
 class PlacedPiece(NamedTuple):

@@ -17,7 +17,7 @@ import numpy as np
 
 from placement_service.bounds.node_matching import give_nodes
 from placement_service.formulation.arrays import Bools
-from placement_service.search.movable_parts import MovablePart, Rack, Vector, unpacked
+from placement_service.search.exchange.movable_parts import MovablePart, Rack, Vector, unpacked
 
 #: Steps after which the owners in several blocks are determined again.
 REVIEW_EVERY = 256

@@ -22,16 +22,16 @@ import numpy as np
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.cp_sat.blocks.rack_columns import RackColumns
 from placement_service.formulation.arrays import Ints
-from placement_service.search.block_assignment import NO_END, BlockAssignment, Crowded, Pieces
+from placement_service.search.block_guess.assignment import NO_END, BlockAssignment, Crowded, Pieces
+from placement_service.search.block_guess.bundles import Bundle
+from placement_service.search.block_guess.guess import Begun, Guess, Settled, Try
+from placement_service.search.block_guess.items import Items
+from placement_service.search.block_guess.pieces import GangPiece
+from placement_service.search.block_guess.rack_fitting import RackFitting
+from placement_service.search.block_guess.rows import BlockRows, rack_row
+from placement_service.search.block_guess.standing import PlacedPiece, Standing, where_all_stand
+from placement_service.search.block_guess.target import GuessTarget
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_rows import BlockRows, rack_row
-from placement_service.search.gang_bundles import Bundle
-from placement_service.search.gang_pieces import GangPiece
-from placement_service.search.guess_items import Items
-from placement_service.search.guess_standing import PlacedPiece, Standing, where_all_stand
-from placement_service.search.guess_target import GuessTarget
-from placement_service.search.guesses import Begun, Guess, Settled, Try
-from placement_service.search.rack_fitting import RackFitting
 
 T = TypeVar("T")
 

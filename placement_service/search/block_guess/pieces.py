@@ -12,7 +12,7 @@ import numpy as np
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.cp_sat.blocks.shapes import Class
 from placement_service.formulation.arrays import Ints
-from placement_service.search.block_rows import BlockRows
+from placement_service.search.block_guess.rows import BlockRows
 
 #: The largest first.
 Parts = list[Kind]

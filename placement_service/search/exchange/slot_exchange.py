@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from placement_service.bounds.configurations import Configurations
 from placement_service.formulation.arrays import Bools
 from placement_service.formulation.indices import GangIdx
-from placement_service.search.movable_parts import MovablePart, Rack, packed
-from placement_service.search.part_exchange import PartExchange
-from placement_service.search.slots import Group, GroupOf, Slots
+from placement_service.search.exchange.movable_parts import MovablePart, Rack, packed
+from placement_service.search.exchange.part_exchange import PartExchange
+from placement_service.search.exchange.slots import Group, GroupOf, Slots
 
 #: Steps of the exchange, and so many at once.
 MOST_STEPS, STEPS_AT_ONCE = 300_000, 1_000

@@ -17,9 +17,9 @@ from placement_service.cp_sat.blocks.rack_packing import (
     pack_patterns,
 )
 from placement_service.cp_sat.blocks.shapes import Blocks
-from placement_service.search.block_rows import pool_sets
+from placement_service.search.block_guess.rack_content import RackContent
+from placement_service.search.block_guess.rows import pool_sets
 from placement_service.search.parameters import SearchParameters
-from placement_service.search.rack_content import RackContent
 
 #: Orders that are tried: by size alone, then with so much randomness.
 ORDERS = 3

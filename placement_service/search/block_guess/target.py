@@ -10,9 +10,7 @@ import numpy as np
 from placement_service.cp_sat.admission.master import Torn
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.formulation.arrays import Ints
-from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_rows import BlockRows, block_rows
-from placement_service.search.gang_bundles import (
+from placement_service.search.block_guess.bundles import (
     Bundle,
     bundles,
     loose_parts,
@@ -20,9 +18,11 @@ from placement_service.search.gang_bundles import (
     picky_parts,
     without_one,
 )
-from placement_service.search.gang_pieces import GangPiece, Parts, PieceCutter, parts_of
-from placement_service.search.guess_items import Item, Items
-from placement_service.search.guesses import Begun
+from placement_service.search.block_guess.guess import Begun
+from placement_service.search.block_guess.items import Item, Items
+from placement_service.search.block_guess.pieces import GangPiece, Parts, PieceCutter, parts_of
+from placement_service.search.block_guess.rows import BlockRows, block_rows
+from placement_service.search.block_problem import BlockProblem
 
 #: What a gang without a block costs: so many whole nodes, and this share of its own.
 TORN, TORN_SHARE = 3.0, 0.1

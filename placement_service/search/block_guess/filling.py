@@ -14,10 +14,10 @@ from placement_service.cp_sat.blocks.contents import Filled, LargePart, Sizes
 from placement_service.cp_sat.blocks.parts import Kind, RackSort
 from placement_service.cp_sat.blocks.shapes import Ways
 from placement_service.formulation.arrays import MANY, Ints
+from placement_service.search.block_guess.guess import Guess
+from placement_service.search.block_guess.rack_content import RackContent
+from placement_service.search.block_guess.rack_fitting import RackFitting
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.guesses import Guess
-from placement_service.search.rack_content import RackContent
-from placement_service.search.rack_fitting import RackFitting
 
 
 class _Rest(NamedTuple):

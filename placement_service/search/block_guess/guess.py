@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.formulation.arrays import Ints
-from placement_service.search.block_assignment import Crowded
-from placement_service.search.gang_bundles import Bundle
+from placement_service.search.block_guess.assignment import Crowded
+from placement_service.search.block_guess.bundles import Bundle
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """Local search for blocks in which gangs lie whole: which gang lies in which.
 
-It knows of blocks only the rows of `block_rows`, so it tries thousands of assignments in the
+It knows of blocks only the rows of `rows`, so it tries thousands of assignments in the
 time of one model, and all blocks at once: what is scarce in one is not used up before another one
 is considered. What obeys all rows nearly always fits.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.search.gang_pieces import GangPiece
+from placement_service.search.block_guess.pieces import GangPiece
 
 
 @dataclass(frozen=True, slots=True, eq=False)

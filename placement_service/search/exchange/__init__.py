@@ -1,0 +1,1 @@
+"""Parts of gangs that change places, so that gangs lie in fewer domains."""
