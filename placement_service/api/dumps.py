@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from placement.v1 import ComputePlacementResponse, StreamPlacementResponse
+from placement_service.api.methods import Call
 from placement_service.api.snapshots.whole import whole_request
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,16 @@ _DUMPS = "????????T??????-????????????????.binpb"
 _ANSWER = ".answer.binpb"
 _ANSWERS = f"{_DUMPS.removesuffix('.binpb')}{_ANSWER}"
 _UNFINISHED = (f".{_DUMPS}.tmp", f".{_ANSWERS}.tmp")
+
+
+def whole_request_of(call: Call) -> Callable[[Sequence[bytes], bytes], bytes]:
+    """What makes a request of that call whole: of those that its base is made from, and itself."""
+    if call is not Call.PLACE_OBJECTS:
+        return whole_request
+    # Only when it is asked for: it needs PyYAML.
+    from placement_service.api import kubernetes
+
+    return kubernetes.whole_request
 
 
 class Dumps:

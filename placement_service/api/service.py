@@ -25,7 +25,7 @@ from placement_service.api.admission import Admission, Place
 from placement_service.api.bare_answer import bare_answer
 from placement_service.api.call_status import Context, Refused, errors_as_status, grpc_code
 from placement_service.api.compute_pool import ComputePool, ComputeProcess
-from placement_service.api.dumps import Dumps
+from placement_service.api.dumps import Dumps, whole_request_of
 from placement_service.api.frames import Kind, Standing, digests, read_stage
 from placement_service.api.machine import give_back_memory
 from placement_service.api.methods import (
@@ -41,7 +41,6 @@ from placement_service.api.running_call import RunningCall, budget_of, shown_tit
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.store import SnapshotStore
-from placement_service.api.snapshots.whole import whole_request_of
 from placement_service.api.status import to_status
 from placement_service.api.tracing import Trace, Tracing
 from placement_service.entities.errors import (

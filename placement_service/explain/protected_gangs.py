@@ -27,7 +27,7 @@ from placement_service.explain import wording as words
 from placement_service.explain.staying_gangs import Protection, StayingGangs
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.devices.blocks import FREE
-from placement_service.formulation.eviction.rights import (
+from placement_service.formulation.eviction_rights import (
     EvictionRights,
     GuaranteeLack,
 )

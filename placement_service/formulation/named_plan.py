@@ -20,7 +20,7 @@ from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.devices.names import name_devices
 from placement_service.formulation.eviction.kept_places import kept_away
-from placement_service.formulation.eviction.rights import EvictionRights
+from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import WAITING, is_otherwise, whole_name
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 

@@ -28,8 +28,8 @@ from placement_service.entities.request import (
     Resources,
     Snapshot,
 )
-from placement_service.formulation.eviction.rights import may_come_again
 from placement_service.formulation.eviction.running_rules import with_all_terms
+from placement_service.formulation.eviction_rights import may_come_again
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.planning_questions import (
     EmptyingAnswer,

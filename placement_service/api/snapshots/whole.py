@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from placement.v1 import ComputePlacementRequest, Node, RunningPod
-from placement_service.api.methods import Call
-
-
-def whole_request_of(call: Call) -> Callable[[Sequence[bytes], bytes], bytes]:
-    """What makes a request of that call whole: of those that its base is made from, and itself."""
-    if call is not Call.PLACE_OBJECTS:
-        return whole_request
-    # Only when it is asked for: it needs PyYAML.
-    from placement_service.api import kubernetes
-
-    return kubernetes.whole_request
 
 
 def whole_request(told: Iterable[bytes], request: bytes) -> bytes:

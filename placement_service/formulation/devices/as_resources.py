@@ -48,7 +48,7 @@ from placement_service.formulation.devices.patterns import (
 from placement_service.formulation.devices.question import DeviceQuestion, device_question, sets
 from placement_service.formulation.devices.trials import anywhere, on_own_nodes, tried
 from placement_service.formulation.devices.wants import WHOLE, Want, want_of
-from placement_service.formulation.eviction.rights import EvictionRights, Sharing
+from placement_service.formulation.eviction_rights import EvictionRights, Sharing
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.sharing_columns import for_sharing
 

@@ -18,7 +18,7 @@ import numpy as np
 from placement_service.entities.node import HostPort
 from placement_service.entities.nodes import of_labels
 from placement_service.entities.request import PodGang, PodTemplate, RunningPod, Snapshot
-from placement_service.formulation.eviction.rights import EvictionRights, Victim, Winner
+from placement_service.formulation.eviction_rights import EvictionRights, Victim, Winner
 from placement_service.formulation.levels import Levels
 
 

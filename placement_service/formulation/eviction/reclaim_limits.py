@@ -16,7 +16,7 @@ import numpy as np
 
 from placement_service.entities.queues import GPUS, MILLIGPUS, Queue, in_millis
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
-from placement_service.formulation.eviction.rights import EvictionRights
+from placement_service.formulation.eviction_rights import EvictionRights
 
 _WHOLE: Final = 1000
 

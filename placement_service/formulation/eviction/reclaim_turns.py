@@ -1,6 +1,6 @@
 """Another choice of the gangs that reclaim, where their queues are not guaranteed enough for all.
 
-By themselves the oldest reclaim first, each with all its pods (see `rights`). Here of each
+By themselves the oldest reclaim first, each with all its pods (see `eviction_rights`). Here of each
 priority those do whose minimums together are the most GPUs within the guarantee, the oldest of
 equals, and only as many of their extras wait as are guaranteed, too.
 """
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PodGang, PodGroup, Policy, Snapshot
 from placement_service.formulation.eviction.reclaim_ways import without_other_ways
-from placement_service.formulation.eviction.rights import EvictionRights
+from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import is_anew
 from placement_service.formulation.prepared import Prepared
 

@@ -1,6 +1,6 @@
 """Gangs that may come in two ways where not all may reclaim that would: reclaiming, or without.
 
-`rights` says by turns who reclaims. A small question is asked once more (`Problem.again`),
+`eviction_rights` says by turns who reclaims. A small question is asked once more (`Problem.again`),
 in which each such gang is in the problem a second time, behind the others, the other way round, and
 one of the two is placed at most. What all that reclaim for a queue get stays within what it lacks:
 that is one more row of the queue.
@@ -22,8 +22,8 @@ import numpy as np
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
-from placement_service.formulation.eviction.rights import EvictionRights
 from placement_service.formulation.eviction.running_topology import running
+from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.open_gangs import (
     is_anew,

@@ -8,7 +8,7 @@ covers evictions without code of its own:
     PREEMPT, RECLAIM   a pod stays at home or goes: one pod set for each node
     REPACK             every pod runs after the plan, at home or elsewhere
 
-Which gang may use the room of which victim is a matter of `rights`; it becomes
+Which gang may use the room of which victim is a matter of `eviction_rights`; it becomes
 columns of room here, one for each group of gangs that may not use all of it.
 
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible, a
@@ -62,7 +62,6 @@ from placement_service.formulation.devices.wants import Want, want_of
 from placement_service.formulation.eviction.beginning_anew import may_begin_anew
 from placement_service.formulation.eviction.reclaim_limits import with_reclaim_limits
 from placement_service.formulation.eviction.reclaim_ways import all_come_both_ways
-from placement_service.formulation.eviction.rights import EvictionRights
 from placement_service.formulation.eviction.ruled_pods import (
     can_be_divided,
     has_many_homes,
@@ -86,6 +85,7 @@ from placement_service.formulation.eviction.running_topology import (
 )
 from placement_service.formulation.eviction.staying_or_going import open_for_evictions
 from placement_service.formulation.eviction.staying_or_moving import open_for_moves
+from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import (
     anew_name,
     has_extras,

@@ -1,7 +1,7 @@
 """Running gangs that may be evicted: a pod stays at home or goes, one pod set for each node.
 
 Which gang may use the room of which victim becomes columns of room, one for each group of
-gangs that may not use all of it (`rights.Sharing`). What else comes free closes nodes for
+gangs that may not use all of it (`eviction_rights.Sharing`). What else comes free closes nodes for
 gangs that it is not for (`kept_back`).
 
 Affinity and spread of a running pod bind nobody else, and itself no longer, so they are dropped. Of
@@ -35,8 +35,8 @@ from placement_service.entities.reservations import Reservation
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.compute_domains import AVOIDS_ALL
 from placement_service.formulation.eviction.kept_back import KeptBack
-from placement_service.formulation.eviction.rights import EvictionRights
 from placement_service.formulation.eviction.running_topology import KeptWishes
+from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.held_columns import amounts_of
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
 from placement_service.formulation.prepared import Prepared, SetOf

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.formulation.eviction.rights import EvictionRights, Victim, Winner
+from placement_service.formulation.eviction_rights import EvictionRights, Victim, Winner
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, kept_by_demand, pods_of
 from placement_service.formulation.problem import Gang, Problem

@@ -19,7 +19,7 @@ from placement_service.entities.request import (
 from placement_service.entities.solution import TierName
 from placement_service.formulation.eviction.reclaim_limits import with_reclaim_limits
 from placement_service.formulation.eviction.reclaim_turns import other_turns
-from placement_service.formulation.eviction.rights import EvictionRights
+from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import has_goals_of

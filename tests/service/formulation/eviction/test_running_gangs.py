@@ -18,8 +18,8 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.selectors import LabelSelector
-from placement_service.formulation.eviction.rights import EvictionRights
 from placement_service.formulation.eviction.running_gangs import open_running_gangs
+from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import MUST_RUN
 from tests.service.evictions import PREEMPT, RECLAIM, REPACK, cluster, opened, running, urgent
 from tests.service.questions import GPU, gang, node
