@@ -267,60 +267,6 @@ def test_a_claim_that_several_pods_would_share_is_refused() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("spec", "want"),
-    [
-        ({"pool": {"name": "p", "generation": 1, "resourceSliceCount": 2}}, "1 of 2 slices"),
-        ({"nodeName": None, "allNodes": True}, "not of one node"),
-    ],
-)
-def test_slices_that_cannot_be_counted_on_are_left_out(spec: Body, want: str) -> None:
-    translation = translated(
-        node("n1"), devices("n1", {}, **spec), device_class(), template("t", exactly())
-    )
-    assert ONE_GPU not in translation.request.snapshot.nodes[0].allocatable.extended
-    assert any(want in warning for warning in said(translation.warnings))
-
-
-def test_only_the_newest_generation_counts() -> None:
-    pool = {"name": "p", "resourceSliceCount": 1}
-    old = devices("n1", {}, {}, {}, pool={**pool, "generation": 1})
-    old["metadata"]["name"] = "old"
-    sent = request(
-        node("n1"), old, devices("n1", {}, pool={**pool, "generation": 2}), device_class(),
-        template("t", exactly()),
-    )  # fmt: skip
-    assert sent.snapshot.nodes[0].allocatable.extended[ONE_GPU] == 1
-
-
-def test_shared_devices_are_left_out_with_a_warning() -> None:
-    slices = devices("n1", {}, {})
-    slices["spec"]["devices"][1]["allowMultipleAllocations"] = True
-    translation = translated(node("n1"), slices, device_class(), template("t", exactly()))
-    assert translation.request.snapshot.nodes[0].allocatable.extended[ONE_GPU] == 1
-    assert "devices with allowMultipleAllocations" in " ".join(said(translation.warnings))
-
-
-@pytest.mark.parametrize(
-    ("toleration", "count"),
-    [
-        ({}, 1),
-        ({"key": "k", "operator": "Exists"}, 2),
-        ({"key": "k", "value": "v"}, 2),
-        ({"key": "k", "value": "w"}, 1),
-        ({"operator": "Exists", "effect": "NoExecute"}, 1),
-    ],
-)
-def test_devices_with_taints_are_for_those_who_tolerate_them(toleration: Body, count: int) -> None:
-    slices = devices("n1", {}, {})
-    slices["spec"]["devices"][0]["taints"] = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
-    tolerations = [toleration] if toleration else []
-    sent = request(
-        node("n1"), slices, device_class(), template("t", exactly(tolerations=tolerations))
-    )
-    assert sent.snapshot.nodes[0].allocatable.extended[ONE_GPU] == count
-
-
 def fits(sent: v1.ComputePlacementRequest, pods: list[v1.PodTemplate]) -> bool:
     (one,) = sent.snapshot.nodes
     total: dict[str, int] = {}

@@ -32,6 +32,7 @@ from placement.kubernetes.podspec import ClaimUse, read_node_selector
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.resource_slices import (
+    TAINT_EFFECTS,
     ClaimableDevice,
     DeviceId,
     DeviceToleration,
@@ -246,15 +247,18 @@ def _expressions(at: At) -> tuple[str, ...]:
 
 
 def _tolerations(at: At) -> tuple[DeviceToleration, ...]:
-    return tuple(
-        DeviceToleration(
-            entry.get("key").text(),
-            entry.get("operator").choice("Equal", ("Equal", "Exists")) == "Exists",
-            entry.get("value").text(),
-            entry.get("effect").text(),
-        )
-        for entry in at.get("tolerations").items()
-    )
+    return tuple(_toleration(entry) for entry in at.get("tolerations").items())
+
+
+def _toleration(at: At) -> DeviceToleration:
+    key, value, effect = at.get("key"), at.get("value"), at.get("effect")
+    exists = at.get("operator").choice("Equal", ("Equal", "Exists")) == "Exists"
+    if exists and value.value:
+        value.problem("must be empty when the operator is Exists")
+    if not (exists or key.value):
+        at.get("operator").problem("must be Exists when the key is empty")
+    which = effect.choice("", TAINT_EFFECTS) if effect.value else ""
+    return DeviceToleration(key.text(), exists, value.text(), which)
 
 
 def _spec(at: At, classes: Mapping[str, tuple[str, ...]]) -> _Spec:

@@ -242,7 +242,12 @@ def _read_claims(
         objects.of_kind(kinds.RESOURCE_CLAIMS),
         templates,
         objects.of_kind(kinds.DEVICE_CLASSES),
-        read_slices(objects.of_kind(kinds.RESOURCE_SLICES), problems, warnings),
+        read_slices(
+            objects.of_kind(kinds.RESOURCE_SLICES),
+            {node.name for node in objects.nodes},
+            problems,
+            warnings,
+        ),
         claim_users(pods),
         problems,
         warnings,
