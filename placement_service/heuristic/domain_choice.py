@@ -179,12 +179,25 @@ class DomainChoice(GangUnits):
         parent = self.topology.parent(inner.level, level)
         count = self.problem.levels[level].count
         if parent is None:
-            return np.ones(count if own is None else len(own), dtype=bool)
-        narrow = self.topology.domains(region, inner.level)
-        places = self.room(inner.pod_class, inner.level, region, narrow) // inner.units
-        parent = parent if narrow is None else parent[narrow]
-        enough: Bools = np.bincount(parent, places, count) >= inner.parts
+            parent, room = self._crossing_room(inner, level, region)
+        else:
+            narrow = self.topology.domains(region, inner.level)
+            room = self.room(inner.pod_class, inner.level, region, narrow)
+            parent = parent if narrow is None else parent[narrow]
+        enough: Bools = np.bincount(parent, room // inner.units, count) >= inner.parts
         return enough if own is None else enough[own]
+
+    def _crossing_room(self, inner: _Inner, level: int, region: Region) -> tuple[Ints, Ints]:
+        """The domains of two levels that do not nest have some nodes in common: of each such
+        overlap the broad domain, and the room there.
+        """
+        overlaps = self.topology.overlaps(inner.level, level)
+        nodes = overlaps.nodes
+        row = self.residual.open_row(inner.pod_class)[nodes]
+        if region.nodes is not None:
+            row = np.where(np.isin(nodes, region.nodes, assume_unique=True), row, 0)
+        room = np.bincount(overlaps.of_node, row, len(overlaps.broad)).astype(np.int64)
+        return overlaps.broad, room
 
     def next_domain(
         self,

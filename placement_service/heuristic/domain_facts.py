@@ -7,6 +7,7 @@ plans of a problem.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,16 @@ from placement_service.heuristic.node_choice import NodeChoice
 from placement_service.heuristic.regions import Region
 
 
+class Overlaps(NamedTuple):
+    """Nodes that lie in a domain of two levels each [M]: the overlap of each, and the broad domain
+    of each overlap.
+    """
+
+    nodes: Ints
+    of_node: Ints
+    broad: Ints
+
+
 class Topology:
     """Static facts of a problem, shared by everything that places or counts."""
 
@@ -27,6 +38,7 @@ class Topology:
         self._inside: dict[int, tuple[Ints, ...]] = {}
         self._regions: dict[tuple[int, int], Region] = {}
         self._parents: dict[tuple[int, int], Ints | None] = {}
+        self._overlaps: dict[tuple[int, int], Overlaps] = {}
         self._children: dict[tuple[int, int], tuple[Ints, ...]] = {}
         self._least_demand_rank: dict[tuple[int, int], Ints] = {}
         self._own_nodes: dict[ClassIdx, Ints | None] = {}
@@ -112,6 +124,17 @@ class Topology:
             nests = (up[low.domain[inside]] == high.domain[inside]).all() and (up >= 0).all()
             self._parents[key] = up if nests else None
         return self._parents[key]
+
+    def overlaps(self, narrow: int, broad: int) -> Overlaps:
+        """Where domains of two levels have nodes in common."""
+        key = (narrow, broad)
+        if key not in self._overlaps:
+            low, high = self.problem.levels[narrow], self.problem.levels[broad]
+            nodes = np.flatnonzero((low.domain >= 0) & (high.domain >= 0))
+            pairs = high.domain[nodes].astype(np.int64) * low.count + low.domain[nodes]
+            found, of_node = np.unique(pairs, return_inverse=True)
+            self._overlaps[key] = Overlaps(nodes, of_node, found // low.count)
+        return self._overlaps[key]
 
     def least_demand_rank(self, pod_class: ClassIdx, level: int) -> Ints:
         """The least demand rank of a node for a pod class, per domain [D]."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from placement_service.entities.request import Policy
+from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import NodeIdx
 from placement_service.heuristic.domain_facts import Topology
@@ -31,9 +32,10 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
     return calls
 
 
-def placed(scenario: Scenario) -> list[list[NodeIdx]]:
+def placed(asked: Scenario | Snapshot) -> list[list[NodeIdx]]:
     """The nodes of each gang in turn."""
-    problem = formulate(scenario.snapshot(), Policy())
+    snapshot = asked.snapshot() if isinstance(asked, Scenario) else asked
+    problem = formulate(snapshot, Policy())
     topology, residual = Topology(problem), ResidualCapacity(problem)
     found: list[list[NodeIdx]] = []
     for gang in problem.pending:
@@ -125,6 +127,20 @@ def test_domains_without_room_for_all_groups_together_are_not_tried() -> None:
     groups = Group("a", pods=2, gpus=6), Group("b", pods=2, gpus=4)
     (nodes,) = placed(Scenario(f"{small} | big: y1=8 y2=8 y3=8").gang("g", *groups, pack="rack"))
     assert set(nodes) == {20, 21, 22}
+
+
+def test_domains_whose_overlaps_with_others_are_too_small_are_not_tried() -> None:
+    """All pods need one rack, and two of them one power feed, of which each rack has two."""
+    racks = " | ".join(f"r{i}: x{i}=8 y{i}=8" for i in range(9))
+    groups = Group("a", pods=2, gpus=7, pack="power"), Group("b", pods=1, gpus=1)
+    asked = Scenario(racks).gang("g", *groups, pack="rack")
+    snapshot = asked.snapshot()
+    nodes = (
+        replace(n, labels={**n.labels, "power": f"p{i % 2 if i < 16 else 0}"})
+        for i, n in enumerate(snapshot.nodes)
+    )
+    (found,) = placed(replace(snapshot, nodes=tuple(nodes)))
+    assert set(found) == {16, 17}
 
 
 def test_the_first_domains_for_groups_together_are_those_of_the_whole_list() -> None:
