@@ -81,6 +81,12 @@ def has_extras(gang: PodGang) -> bool:
     return any(group.running_count > group.min_replicas for group in gang.groups)
 
 
+def waiting_group(group: PodGroup) -> PodGroup:
+    """The pods of a group that wait beyond its minimum, as a group of their own."""
+    sets = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)
+    return replace(group, name=group.name + WAITING, pod_sets=sets, min_replicas=0)
+
+
 def stays_in_place(gang: PodGang, *, moves: bool) -> bool:
     """Whether no pod of a gang can get a node that it is not on."""
     return not moves and not any(group.pending_count for group in gang.groups)

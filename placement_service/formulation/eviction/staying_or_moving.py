@@ -32,12 +32,12 @@ from placement_service.formulation.eviction.ruled_pods import binds_what_comes, 
 from placement_service.formulation.held_columns import amounts_of
 from placement_service.formulation.open_gangs import (
     MUST_RUN,
-    WAITING,
     Freed,
     anew_name,
     is_part,
     opened,
     others,
+    waiting_group,
 )
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 
@@ -52,85 +52,109 @@ def open_for_moves(
     """The snapshot with the chosen gangs open: all their pods run, wherever that is. Those that are
     `scattered` break their required levels where they run.
     """
-    row = snapshot.columns.row_of
-    devices = _Devices(
-        snapshot.columns, policy, requires_partition(snapshot), wants_network(snapshot)
-    )
-    freed = Freed(snapshot.columns)
-    gangs: list[PodGang] = []
-    homes: list[Assignment] = []
-    minimums: dict[GroupOf, int] = {}
-    comes: dict[GroupOf, int] = {}
-    only_stays: set[SetOf] = set()
-    tied: set[SetOf] = set()
-    held: dict[SetOf, Resources] = {}
-    differing: set[int] = set()
-    for i, gang in enumerate(snapshot.gangs):
-        if i not in chosen:
-            gangs.append(gang)
-            continue
-        apart: defaultdict[str, list[SetOf]] = defaultdict(list)
-        groups: list[PodGroup] = []
-        waiting: list[PodGroup] = []
-        for r, group in enumerate(gang.groups):
-            sets: list[PodSet] = []
-            for s in devices.sets(group):
-                freed.add(s, s.bound_pods)
-                if i in scattered or binds_what_comes(s.template):
-                    coming, staying = divided(s)
-                    comes[GroupOf(i, r)] = len(sets)
-                    # Those that come stand first: a gang is placed anew with these.
-                    sets.append(coming)
-                    for node, mine in staying.items():
-                        homes.append(Assignment(i, r, len(sets), row[node], len(mine.pods)))
-                        only_stays.add(SetOf(i, r, len(sets)))
-                        sets.append(mine)
-                    continue
-                at_home = Counter(pod.node for pod in s.bound_pods)
-                pod = s.bound_pods[0]
-                amounts = amounts_of(pod, s.template)
-                if amounts is not None:
-                    held[SetOf(i, r, len(sets))] = dict(amounts)
-                if devices.tell_apart(pod, s.template):
-                    differing.add(i)
-                    apart[pod.node].append(SetOf(i, r, len(sets)))
-                    if not devices.come_again(pod, s.template):
-                        only_stays.add(SetOf(i, r, len(sets)))
-                for node, count in at_home.items():
-                    homes.append(Assignment(i, r, len(sets), row[node], count))
-                # In the order of the homes, by which the pods are told apart again.
-                turn = {node: k for k, node in enumerate(at_home)}
-                in_order = sorted(s.bound_pods, key=lambda pod: turn[pod.node])
-                sets.append(PodSet(s.template, tuple(Pod(pod.name) for pod in in_order)))
-            minimums[GroupOf(i, r)] = group.min_replicas
-            groups.append(replace(group, pod_sets=tuple(sets), min_replicas=group.running_count))
-            if group.pending_count:
-                rest = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)
-                name = group.name + WAITING
-                waiting.append(replace(group, name=name, pod_sets=rest, min_replicas=0))
-        if goes_whole(gang):
-            tied.update(one for mine in apart.values() if len(mine) > 1 for one in mine)
-        gangs.append(opened(gang, (*groups, *waiting), MUST_RUN, moves=True))
-    unlike = {key.gang for key in held} | set(differing)
-    again = _coming_again(snapshot, unlike)
+    opening = _Opening(snapshot, policy, scattered)
+    gangs = [
+        opening.running(i, gang) if i in chosen else gang for i, gang in enumerate(snapshot.gangs)
+    ]
+    again = _coming_again(snapshot, opening.unlike)
     gangs += [replace(gangs[i], name=anew_name(gangs[i].name)) for i in again]
+    whole = all(goes_whole(snapshot.gangs[i]) for i in again)
     return Prepared(
         replace(
             snapshot,
-            nodes=freed.nodes(),
+            nodes=opening.freed.nodes(),
             gangs=tuple(gangs),
             running_pods=others(snapshot, chosen),
         ),
-        tuple(homes),
-        minimums,
-        comes=comes,
+        tuple(opening.homes),
+        opening.minimums,
+        comes=opening.comes,
         scattered=scattered,
-        only_stays=frozenset(only_stays),
-        tied=frozenset(tied),
-        held=held,
+        only_stays=frozenset(opening.only_stays),
+        tied=frozenset(opening.tied),
+        held=opening.held,
         again=frozenset(range(len(snapshot.gangs), len(gangs))),
-        all_again=len(again) == len(unlike) and all(goes_whole(snapshot.gangs[i]) for i in again),
+        all_again=len(again) == len(opening.unlike) and whole,
     )
+
+
+class _Opening:
+    """Gangs whose pods may run elsewhere, one after another, and what is told beside them: as in
+    `Prepared`.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, scattered: frozenset[int]) -> None:
+        self.freed = Freed(snapshot.columns)
+        self.homes: list[Assignment] = []
+        self.minimums: dict[GroupOf, int] = {}
+        self.comes: dict[GroupOf, int] = {}
+        self.only_stays: set[SetOf] = set()
+        self.tied: set[SetOf] = set()
+        self.held: dict[SetOf, Resources] = {}
+        #: Gangs with pods that are unlike others by what they have at home.
+        self.unlike: set[int] = set()
+        self._row = snapshot.columns.row_of
+        self._scattered = scattered
+        self._devices = _Devices(
+            snapshot.columns, policy, requires_partition(snapshot), wants_network(snapshot)
+        )
+        #: Of the gang that is told: sets of pods that are unlike others by their devices, by node.
+        self._apart: defaultdict[str, list[SetOf]] = defaultdict(list)
+
+    def running(self, i: int, gang: PodGang) -> PodGang:
+        """A gang of which all running pods run, wherever that is; behind them what waits of it."""
+        self._apart.clear()
+        groups = [self._running(i, r, group) for r, group in enumerate(gang.groups)]
+        groups += [waiting_group(group) for group in gang.groups if group.pending_count]
+        if goes_whole(gang):
+            on_one_node = (sets for sets in self._apart.values() if len(sets) > 1)
+            self.tied.update(one for sets in on_one_node for one in sets)
+        return opened(gang, groups, MUST_RUN, moves=True)
+
+    def _running(self, i: int, r: int, group: PodGroup) -> PodGroup:
+        sets: list[PodSet] = []
+        for s in self._devices.sets(group):
+            self.freed.add(s, s.bound_pods)
+            if i in self._scattered or binds_what_comes(s.template):
+                sets += self._divided(GroupOf(i, r), len(sets), s)
+            else:
+                sets.append(self._anywhere(SetOf(i, r, len(sets)), s))
+        self.minimums[GroupOf(i, r)] = group.min_replicas
+        return replace(group, pod_sets=tuple(sets), min_replicas=group.running_count)
+
+    def _divided(self, group: GroupOf, first: int, s: PodSet) -> Iterator[PodSet]:
+        """The pods where they come, and for each of their nodes those that stay there."""
+        coming, staying = divided(s)
+        # Those that come stand first: a gang is placed anew with these.
+        self.comes[group] = first
+        yield coming
+        for k, (node, mine) in enumerate(staying.items(), first + 1):
+            self._home(SetOf(*group, k), node, len(mine.pods))
+            self.only_stays.add(SetOf(*group, k))
+            yield mine
+
+    def _anywhere(self, key: SetOf, s: PodSet) -> PodSet:
+        """Pods that are the same at home and elsewhere."""
+        pod = s.bound_pods[0]
+        amounts = amounts_of(pod, s.template)
+        if amounts is not None:
+            self.held[key] = dict(amounts)
+            self.unlike.add(key.gang)
+        if self._devices.tell_apart(pod, s.template):
+            self.unlike.add(key.gang)
+            self._apart[pod.node].append(key)
+            if not self._devices.come_again(pod, s.template):
+                self.only_stays.add(key)
+        at_home = Counter(pod.node for pod in s.bound_pods)
+        for node, count in at_home.items():
+            self._home(key, node, count)
+        # In the order of the homes, by which the pods are told apart again.
+        turn = {node: k for k, node in enumerate(at_home)}
+        in_order = sorted(s.bound_pods, key=lambda pod: turn[pod.node])
+        return PodSet(s.template, tuple(Pod(pod.name) for pod in in_order))
+
+    def _home(self, key: SetOf, node: str, count: int) -> None:
+        self.homes.append(Assignment(*key, self._row[node], count))
 
 
 def _coming_again(snapshot: Snapshot, unlike: Collection[int]) -> list[int]:
