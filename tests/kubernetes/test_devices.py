@@ -324,6 +324,25 @@ def test_a_pod_of_whole_gpus_may_insist_on_a_partition(
     )
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value", "told"),
+    [
+        (
+            "gpu-partition-spec",
+            {"allocatePolicy": "restricted"},
+            (".allocatePolicy", "must be one of Restricted, BestEffort, not restricted"),
+        ),
+        ("device-allocate-hint", {"gpu": ["NUMANode"]}, (".gpu", "must be a mapping, not a list")),
+    ],
+)
+def test_what_annotations_say_in_another_form_is_a_problem(
+    annotation: str, value: Body, told: tuple[str, str]
+) -> None:
+    picky = pod("a", metadata={"annotations": {KOORD + annotation: json.dumps(value)}})
+    field = f"metadata.annotations[{KOORD}{annotation}]"
+    assert problems(node(), picky) == [("Pod ml/a", f"{field}{told[0]}", told[1])]
+
+
 def test_partitions_have_scores_and_bandwidths() -> None:
     entry = {"minors": [0, 1], "allocationScore": 3, "ringBusBandwidth": "400Gi"}
     table = {f"{KOORD}gpu-partitions": json.dumps({"2": [entry]})}
@@ -341,6 +360,7 @@ def test_partitions_have_scores_and_bandwidths() -> None:
         ("device-allocate-hint", {"gpu": {"requiredTopologyScope": "NUMANode"}}),
         ("device-allocate-hint", {"rdma": {"allocateStrategy": "ApplyForAll"}}),
         ("device-allocate-hint", {"rdma": {"vfSelector": {"matchLabels": {"a": "b"}}}}),
+        ("device-allocate-hint", {"gpu": {"requiredTopologyScop": "NUMANode"}}),
         ("device-joint-allocate", {"deviceTypes": ["gpu", "fpga"], "requiredScope": "SamePCIe"}),
     ],
 )

@@ -226,6 +226,51 @@ def test_what_grove_made_on_kai_is_one_gang_with_the_queue_of_the_pod_group() ->
     )  # fmt: skip
 
 
+def test_a_pod_group_without_pods_is_of_the_pod_gang_of_its_name() -> None:
+    queue = thing("Queue", "scheduling.run.ai/v2", "team", spec={})
+    sent = only_gang(
+        node(), queue, pod("a"), gang("g", podgroups=[group("w", "a")]),
+        kai_pod_group("g", queue="team"),
+    )  # fmt: skip
+    assert sent.queue == "queues/team"
+
+
+def test_a_pod_of_a_pod_gang_is_in_no_other_gang_and_that_is_told() -> None:
+    translation = translated(
+        node(), kai_pod("a", "k"), kai_pod("b", "k"), gang("g", podgroups=[group("w", "a")]),
+        kai_pod_group("k"),
+    )  # fmt: skip
+    assert [members(g.groups[0]) for g in translation.request.gangs] == [["a"], ["b"]]
+    assert said(translation.warnings) == (
+        "PodGroup ml/k: pod ml/a is in PodGang ml/g, too: it counts there alone",
+    )
+
+
+def test_minimums_above_sub_groups_that_ask_for_more_are_told() -> None:
+    leaves = [{"name": n, "parent": "x", "minMember": 1} for n in "yz"]
+    top = {"name": "x", "minMember": 3}
+    translation = translated(node(), kai_pod_group("g", minMember=4, subGroups=[top, *leaves]))
+    assert said(translation.warnings) == tuple(
+        f"PodGroup ml/g: {field}: {asked} are more than its sub-groups ask for (2), which count"
+        for field, asked in (("spec.subGroups[0].minMember", 3), ("spec.minMember", 4))
+    )
+
+
+def test_bind_requests_of_no_pod_and_of_several_for_one_are_told() -> None:
+    translation = translated(
+        node("n1"), node("n2"), kai_pod("a", "g"), kai_pod_group(),
+        bind_request("a", "n1"), bind_request("b", "n1"),
+        {**bind_request("a", "n2"), "metadata": {"name": "again", "namespace": "ml"}},
+    )  # fmt: skip
+    (sent,) = translation.request.gangs
+    assert sent.groups[0].pod_sets[0].bound_pods[0].node == "nodes/n2"
+    assert said(translation.warnings) == (
+        "BindRequest ml/bind-b: spec.podName: Pod ml/b is not in the input",
+        "BindRequest ml/again: spec.podName: another BindRequest has node n1 for it:"
+        " this one counts",
+    )
+
+
 def test_two_gangs_of_one_name_are_a_problem() -> None:
     found = problems(gang("g", podgroups=[group("w", least=0)]), kai_pod_group("g"))
     assert found == [("PodGroup ml/g", "", "is also the name of PodGang ml/g")]

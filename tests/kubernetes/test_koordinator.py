@@ -11,11 +11,14 @@ from placement import v1
 from placement.kubernetes import in_parts, own_gangs, whole_of
 from tests.kubernetes.build import (
     Body,
+    gang,
+    group,
     node,
     only_gang,
     pod,
     problems,
     request,
+    said,
     thing,
     translated,
 )
@@ -189,6 +192,52 @@ def test_what_a_topology_spec_asks_beyond_gathering_is_refused_by_name(
         node(), layers(), pod_group("g", network_topology_spec={"gatherStrategy": [rule]})
     )
     assert list(sent.unsupported) == [f"annotation {GANG}network-topology-spec: {want}"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        ({"gatherStrategies": [{"layer": "Spine", "strategy": "MustGather"}]}, "gatherStrategies"),
+        ({"gatherStrategy": {"layer": "Spine"}}, "gatherStrategy is not a list"),
+        ({"gatherStrategy": ["Spine"]}, "an entry of gatherStrategy is not a mapping"),
+        (
+            {"gatherStrategy": [{"layer": "Spine", "strategy": "MustGather", "podCount": 8}]},
+            "podCount",
+        ),
+    ],
+)
+def test_a_topology_spec_of_another_form_is_refused_by_name(spec: Body, want: str) -> None:
+    sent = only_gang(node(), layers(), pod_group("g", network_topology_spec=spec))
+    assert list(sent.unsupported) == [f"annotation {GANG}network-topology-spec: {want}"]
+
+
+def test_annotations_that_differ_are_told() -> None:
+    translation = translated(node(), annotated("a", "j", "1"), annotated("b", "j", "2"))
+    assert groups(translation.request.gangs[0]) == {"j": (1, 2)}
+    assert said(translation.warnings) == (
+        f"Pod ml/b: metadata.annotations[{GANG}min-available]:"
+        " is not as in pod ml/a, which counts for the gang",
+    )
+
+
+def test_a_pod_group_of_a_pod_gangs_pods_is_no_gang_of_its_own() -> None:
+    translation = translated(
+        node(), pod_group("s-w"), member("a", "s-w"), gang("s", podgroups=[group("w", "a")])
+    )
+    assert [g.name for g in translation.request.gangs] == ["namespaces/ml/podgangs/s"]
+    assert not translation.warnings
+
+
+def test_a_pod_of_two_gangs_counts_in_the_first_and_that_is_told() -> None:
+    translation = translated(
+        node(), pod_group("c"), member("a", "c"), member("b", "c"),
+        gang("s", podgroups=[group("w", "a")]),
+    )  # fmt: skip
+    first, second = translation.request.gangs
+    assert (groups(first), groups(second)) == ({"w": (1, 1)}, {"c": (1, 1)})
+    assert said(translation.warnings) == (
+        "PodGroup ml/c: pod ml/a is in PodGang ml/s, too: it counts there alone",
+    )
 
 
 @pytest.mark.parametrize("text", ["[", '{"a": 1}', "3"])

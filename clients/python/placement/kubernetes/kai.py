@@ -6,20 +6,21 @@
   its label names.
 - A constraint's domains are paths of labels (see `label_paths`).
 - A pod with a BindRequest that has not failed for good runs on the selected node.
-- A PodGroup that KAI made for a PodGang has no pods of its own: the PodGang is read, and the
-  PodGroup's queue and preemptibility count for it.
+- A PodGroup that KAI or Grove made for a PodGang has no pods of its own: its pods are in the
+  PodGang, or it has none and the PodGang's name. The PodGang is read, and the PodGroup's queue and
+  preemptibility count for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from placement import v1
 from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.label_paths import LabelPaths
-from placement.kubernetes.objects import Object, is_name, is_part_name, not_a_name
+from placement.kubernetes.objects import POD_GANG, Object, is_name, is_part_name, not_a_name
 from placement.kubernetes.pods import Decision, Pod
 from placement.kubernetes.preemption import KAI_WORDS
 from placement.kubernetes.problems import Problem
@@ -36,9 +37,16 @@ _FIXED_FROM: Final = 100
 _FAILED: Final = "Failed"
 
 
-def read_bind_requests(objects: Iterable[Object], problems: list[Problem]) -> dict[Key, Decision]:
-    """KAI's decision about each pod that it has decided about."""
-    decisions = {}
+def read_bind_requests(
+    objects: Iterable[Object],
+    known: Collection[Key],
+    problems: list[Problem],
+    warnings: list[Problem],
+) -> dict[Key, Decision]:
+    """KAI's decision about each pod that it has decided about; `known` are the pods of the input,
+    also those that have finished.
+    """
+    decisions: dict[Key, Decision] = {}
     for one in objects:
         findings: Findings = {}
         at = At(one.body, findings)
@@ -47,8 +55,16 @@ def read_bind_requests(objects: Iterable[Object], problems: list[Problem]) -> di
         if node and not is_name(node):
             at.get("spec").get("selectedNode").problem(not_a_name(node))
         groups = at.get("spec").get("selectedGPUGroups").texts()
+        key = one.namespace, name
         if not _has_failed(at):
-            decisions[one.namespace, name] = Decision(node, groups)
+            told = ""
+            if name and key not in known:
+                told = f"Pod {one.namespace}/{name} is not in the input"
+            elif decisions.get(key, Decision(node)).node != node:
+                told = f"another BindRequest has node {decisions[key].node} for it: this one counts"
+            if told:
+                warnings.append(one.problem("spec.podName", told))
+            decisions[key] = Decision(node, groups)
         problems += [one.problem(*finding) for finding in findings]
     return decisions
 
@@ -96,16 +112,23 @@ def read_kai_gangs(
     for pod in pods.values():
         if name := pod.annotations.get(POD_GROUP):
             members.setdefault((pod.namespace, name), []).append(pod)
+    of_grove = {gang.key: gang for gang in taken.values() if gang.object.kind == POD_GANG}
     gangs: list[Gang] = []
     changed: dict[Key, Gang] = {}
     for one in objects:
         findings: Findings = {}
         own = members.get(one.key, [])
         free = [pod for pod in own if pod.key not in taken]
+        other = taken.get(own[0].key) if own and not free else None
+        if not own:
+            other = of_grove.get(one.key)
+        if free and len(free) < len(own):
+            pod = next(pod for pod in own if pod.key in taken)
+            text = f"{pod} is in {taken[pod.key].object}, too: it counts there alone"
+            warnings.append(one.problem("", text))
         gang = _Reader(one, At(one.body, findings), topologies, paths, warnings).gang(free)
         problems += [one.problem(*finding) for finding in findings]
-        if own and not free:
-            other = taken[own[0].key]
+        if other is not None:
             other = changed.get(other.key, other)
             changed[other.key] = replace(
                 other,
@@ -145,8 +168,12 @@ class _Reader:
             name = entry.get("name").text()
             below = (name,) if name in minimums else _leaves_below(name, parents, minimums)
             scopes.append(self._scope(name, below, entry.get("topologyConstraint")))
+            if name not in minimums:
+                self._no_more_than(sum(minimums[leaf] for leaf in below), entry.get("minMember"))
             self._all_children(entry, sum(parent == name for parent in parents.values()))
         self._all_children(spec, len({*minimums, *parents.values()} - parents.keys()))
+        if minimums:
+            self._no_more_than(sum(minimums.values()), spec.get("minMember"))
         return Gang(
             object=self._one,
             groups=self._groups(spec, minimums, pods),
@@ -189,6 +216,14 @@ class _Reader:
         return parents, {
             name: entry.get("minMember").integer(1, least=0) for name, entry in leaves.items()
         }
+
+    def _no_more_than(self, total: int, least: At) -> None:
+        """Warns of a minimum above sub-groups that asks for more than they do: KAI looks at those
+        of the leaves alone.
+        """
+        if (asked := least.integer(least=0)) > total:
+            text = f"{asked} are more than its sub-groups ask for ({total}), which count"
+            self._warnings.append(self._one.problem(least.path, text))
 
     def _all_children(self, at: At, count: int) -> None:
         """Refuses a minimum of sub-groups that is less than all of them."""

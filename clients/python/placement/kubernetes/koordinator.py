@@ -23,7 +23,7 @@ from typing import Any, Final
 from placement import v1
 from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.label_paths import EITHER, HOSTNAME, LabelPaths
-from placement.kubernetes.objects import Object
+from placement.kubernetes.objects import POD_GANG, Object
 from placement.kubernetes.pods import Pod
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
@@ -45,6 +45,9 @@ _WHOLE: Final = "ClusterTopologyLayer"
 _TOPOLOGY: Final = "default"
 _MUST: Final = "MustGather"
 _PREFER: Final = "PreferGather"
+#: The field of a topology spec, and those of its entries.
+_RULES: Final = "gatherStrategy"
+_RULE: Final = ("layer", "strategy", "podCountMultiple")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,10 +103,11 @@ def read_koordinator_gangs(
     paths: LabelPaths,
     taken: Mapping[Key, Gang],
     problems: list[Problem],
+    warnings: list[Problem],
 ) -> list[Gang]:
     """All gangs, those of a gang group as one.
 
-    `taken` are the gangs that pods belong to already.
+    `taken` are the gangs that pods belong to already: a PodGroup of such pods alone is no gang.
     """
     groups: dict[Key, Object] = {}
     for one in objects:
@@ -112,18 +116,28 @@ def read_koordinator_gangs(
             problems.append(one.problem("", f"is also the name of {other}"))
     members: dict[Key, list[Pod]] = {}
     by_annotation: dict[Key, list[Pod]] = {}
+    elsewhere: dict[Key, Pod] = {}
     for pod in pods.values():
-        if pod.key in taken:
-            continue
         named = pod.labels.get(POD_GROUP_LABEL) or pod.labels.get(COSCHEDULING_LABEL, "")
         label = pod.namespace, named
         note = pod.namespace, pod.annotations.get(GANG_NAME, "")
-        if label in groups or note in groups:
-            members.setdefault(label if label in groups else note, []).append(pod)
+        key = label if label in groups else note
+        if pod.key in taken:
+            elsewhere.setdefault(key, pod)
+        elif key in groups:
+            members.setdefault(key, []).append(pod)
         elif note[1]:
             by_annotation.setdefault(note, []).append(pod)
     parts: dict[Key, _Part] = {}
     for key, one in groups.items():
+        if key in elsewhere:
+            other = taken[elsewhere[key].key].object
+            # Those that are made for a PodGang have all its pods.
+            if key in members or other.kind != POD_GANG:
+                text = f"{elsewhere[key]} is in {other}, too: it counts there alone"
+                warnings.append(one.problem("", text))
+            if key not in members:
+                continue
         findings: Findings = {}
         at = At(one.body, findings)
         minimum = at.get("spec").get("minMember").integer(1, least=0)
@@ -131,7 +145,7 @@ def read_koordinator_gangs(
         parts[key] = _part(one, minimum, members.get(key, []), notes)
         problems += [one.problem(*finding) for finding in findings]
     for key, several in by_annotation.items():
-        parts[key] = _part_of_pods(key, several, problems)
+        parts[key] = _part_of_pods(key, several, problems, warnings)
     return _gangs(parts, layers, paths, problems)
 
 
@@ -153,9 +167,17 @@ def _part(one: Object, minimum: int, pods: list[Pod], notes: At) -> _Part:
     )
 
 
-def _part_of_pods(key: Key, pods: list[Pod], problems: list[Problem]) -> _Part:
+def _part_of_pods(
+    key: Key, pods: list[Pod], problems: list[Problem], warnings: list[Problem]
+) -> _Part:
     """A gang that exists only in the annotations of its pods; the first of them decides."""
     first = pods[0].object
+    told = [[pod.annotations.get(note) for note in ANNOTATIONS] for pod in pods]
+    if unlike := next((p for p, own in zip(pods, told, strict=True) if own != told[0]), None):
+        note = next(n for n, a, b in zip(ANNOTATIONS, told[0], told[pods.index(unlike)],
+                                         strict=True) if a != b)  # fmt: skip
+        text = f"is not as in {pods[0]}, which counts for the gang"
+        warnings.append(unlike.object.problem(f"metadata.annotations[{note}]", text))
     findings: Findings = {}
     notes = At(first.body, findings).get("metadata").get("annotations")
     text = pods[0].annotations.get(_MINIMUM, "")
@@ -241,12 +263,19 @@ def _scopes(
     name = parts[0].object.name
     scopes: dict[tuple[str, str], v1.PackingScope] = {}
     refused: dict[str, None] = {}
+    where = f"annotation {_TOPOLOGY_SPEC}"
     for part in parts:
-        rules = part.spec.get("gatherStrategy")
-        for rule in rules if isinstance(rules, list) else ():
-            layer = str(rule.get("layer")) if isinstance(rule, dict) else ""
-            strategy = str(rule.get("strategy")) if isinstance(rule, dict) else ""
-            where = f"annotation {_TOPOLOGY_SPEC}"
+        rules = part.spec.get(_RULES) or []
+        refused |= {f"{where}: {name}": None for name in part.spec if name != _RULES}
+        if not isinstance(rules, list):
+            refused[f"{where}: {_RULES} is not a list"] = None
+            continue
+        for rule in rules:
+            if not isinstance(rule, dict):
+                refused[f"{where}: an entry of {_RULES} is not a mapping"] = None
+                continue
+            refused |= {f"{where}: {name}": None for name in rule if name not in _RULE}
+            layer, strategy = str(rule.get("layer")), str(rule.get("strategy"))
             if layer not in layers:
                 refused[f"{where}: there is no layer {layer}"] = None
                 continue

@@ -27,6 +27,7 @@ _JOINT: Final = f"{_KOORDINATOR}device-joint-allocate"
 _HINT: Final = f"{_KOORDINATOR}device-allocate-hint"
 _PARTITION: Final = f"{_KOORDINATOR}gpu-partition-spec"
 _IGNORES: Final = f"{_KOORDINATOR}reservation-ignored"
+_PARTITION_POLICIES: Final = ("Restricted", "BestEffort")
 _RDMA: Final = "koordinator.sh/rdma"
 #: Hundredths that make one network device.
 _ONE_DEVICE: Final = 100
@@ -239,20 +240,15 @@ def _joint(annotations: At, gpus: GpuRequest) -> tuple[int, list[str]]:
 
 def _refused_annotations(annotations: At) -> list[str]:
     """Requirements on single devices that have no counterpart."""
+    hints = read_json(annotations, _HINT)
     refused = []
-    for kind in ("gpu", "rdma", "fpga"):
-        hint = read_json(annotations, _HINT).get(kind)
-        refused += [
-            f"metadata.annotations[{_HINT}]: {kind}.{field}"
-            for field in (
-                "selector",
-                "vfSelector",
-                "requiredTopologyScope",
-                "exclusivePolicy",
-                "allocateStrategy",
-            )
-            if hint.get(field).value
-        ]
+    for kind in hints.value or ():
+        hint = hints.get(kind)
+        if not (hint.absent or isinstance(hint.value, dict)):
+            hint.must_be("a mapping")
+            continue
+        told = [field for field, said in (hint.value or {}).items() if said]
+        refused += [f"metadata.annotations[{_HINT}]: {kind}.{field}" for field in told]
     return refused
 
 
@@ -261,7 +257,8 @@ def _required_partition(
 ) -> v1.RequiredPartition | None:
     """The partitions that a pod of whole GPUs insists on; shares of GPUs need none."""
     spec = read_json(annotations, _PARTITION)
-    restricted = spec.get("allocatePolicy").text() == "Restricted"
+    policy = spec.get("allocatePolicy")
+    restricted = bool(policy.value) and policy.choice("", _PARTITION_POLICIES) == "Restricted"
     bandwidth = spec.get("ringBusBandwidth").quantity("memory")
     if not (restricted or bandwidth) or not any(map(requests.get, shares.GPU_RESOURCES)):
         return None

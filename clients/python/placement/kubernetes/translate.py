@@ -119,7 +119,7 @@ def translate(
     claims = _read_claims(objects, everyone, problems, warnings)
     listed = {one.name for one in objects.of_kind(kinds.DEVICES)}
     by_name = any(is_unmanaged(node, listed) for node in objects.nodes)
-    pods = _read_pods(objects, everyone, claims, problems, by_name=by_name)
+    pods = _read_pods(objects, everyone, claims, problems, warnings, by_name=by_name)
     gangs = _read_gangs(objects, expansion, made, pods, paths, problems, warnings)
     queues = _read_queues(objects, kueue, volcano, problems, warnings)
     priorities = read_priorities(objects.priority_classes, problems)
@@ -259,6 +259,7 @@ def _read_pods(
     everyone: tuple[Object, ...],
     claims: Claims,
     problems: list[Problem],
+    warnings: list[Problem],
     *,
     by_name: bool,
 ) -> dict[Key, Pod]:
@@ -276,7 +277,12 @@ def _read_pods(
         everyone,
         PodSpecReader(namespaces),
         NeedsReader(volumes, claims, by_name=by_name),
-        read_bind_requests(objects.of_kind(kinds.KAI_BIND_REQUESTS), problems),
+        read_bind_requests(
+            objects.of_kind(kinds.KAI_BIND_REQUESTS),
+            {one.key for one in everyone},
+            problems,
+            warnings,
+        ),
         problems,
     )
 
@@ -320,6 +326,7 @@ def _read_gangs(
         paths,
         _owners(gangs),
         problems,
+        warnings,
     )
     gangs += read_native_gangs(
         objects.of_kind(kinds.NATIVE_POD_GROUPS),
