@@ -29,61 +29,67 @@ class SetOf(NamedTuple):
 class Prepared:
     """A snapshot whose gangs, in the order of the request, are those to decide about.
 
-    `homes` are the running pods of gangs that may give way, in the indices of `snapshot`:
-    the plan in which nothing moves. New groups stand behind the old ones. `minimums` are,
-    only where gangs are moved and not evicted, the pods of each group that have to
-    stay at home for the rest of the gang to stay; of the gangs `only_extras` so many stay in any
-    case. `only_stays` are sets of one pod that has
-    devices which its node gives nobody now: it is at home where it stays, and not where its gang
-    moves. So are the pods at home of a group in `comes`, which names the set that is the same pods
-    where they come (see `ruled_pods`); of `scattered` gangs only these are in scopes. `tied` are
-    sets of one pod where a gang that stays or moves whole has several pods with devices on the
-    node: columns count what they hold there together.
-    `closed` are nodes, by their rows, that the waiting pods of a set do not get: gangs hold them
-    that may not be evicted for these pods. `held` is what the pods of a set have at home where that
-    is not what they ask for.
-    Gangs `again` are others that come to new places as a whole, also to those that they have;
-    `all_again`: so may all gangs for which that could make a difference. In `otherwise` they are
-    gangs that reclaim, or do not, against their turn (see `reclaim_ways`).
-    `users` are the reservations that running pods of open gangs use, by their names. `exact` is
-    false where a rule is expressed more strictly than it is, or where a gang
-    that may give way is not open, so that no bound holds. `mends` says that such a gang waits for
-    more pods and breaks its required levels only by where it runs: the problem refuses it whatever
-    it could gain. `part`: pods of the request are left out that `relaxed` has, so that no bound of
-    this one holds. Where devices are expressed too strictly, `relaxed` is the same snapshot with
-    looser columns: its bounds hold; `few_devices` where nothing else differs there. `each_alone`:
-    gangs may reclaim there that may not all do so together.
-    `bounds_topology` is false where running gangs count in models otherwise than in that tier.
-    `request` is what was prepared where gangs stand behind those of
-    the request (see `running_parts` and `beginning_anew`). `missed` are gangs that may give way by
-    the rules, but not here; `looser` is a question in which they do (see `looser_gangs`), and
-    `sets_of` there the snapshot of which the sets count.
+    Gangs that the request does not name stand behind those of it. Indices are of `snapshot`, in
+    which new groups stand behind the old ones.
     """
 
     snapshot: Snapshot
+    #: The running pods of gangs that may give way: the plan in which nothing moves.
     homes: tuple[Assignment, ...] = ()
+    #: Where gangs are moved and not evicted, the pods of each group that have to stay at home for
+    #: the rest of the gang to stay.
     minimums: Mapping[GroupOf, int] = field(default_factory=dict)
+    #: By group the set that is the pods at home of it where they come (see `ruled_pods`).
     comes: Mapping[GroupOf, int] = field(default_factory=dict)
+    #: Gangs of which only these sets are in scopes.
     scattered: frozenset[int] = frozenset()
+    #: Gangs of which the minimums stay at home in any case.
     only_extras: frozenset[int] = frozenset()
+    #: Sets whose pods are at home where they stay, and nowhere where their gang moves: pods with
+    #: devices that their node gives nobody now, and those of a group in `comes`.
     only_stays: frozenset[SetOf] = frozenset()
+    #: Sets of one pod where a gang that stays or moves whole has several pods with devices on the
+    #: node: columns count what they hold there together.
     tied: frozenset[SetOf] = frozenset()
+    #: Nodes, by their rows, that the waiting pods of a set do not get: gangs hold them that may not
+    #: be evicted for these pods.
     closed: Mapping[SetOf, frozenset[int]] = field(default_factory=dict)
+    #: What the pods of a set have at home where that is not what they ask for.
     held: Mapping[SetOf, Resources] = field(default_factory=dict)
+    #: Gangs that are others which come to new places as a whole, also to those that they have.
     again: frozenset[int] = frozenset()
+    #: Whether all gangs may come so for which that could make a difference.
     all_again: bool = False
+    #: The same question with gangs that reclaim, or do not, against their turn (see
+    #: `reclaim_ways`).
     otherwise: Prepared | None = None
+    #: By name of a running pod of an open gang, the reservation that it uses.
     users: Mapping[str, str] = field(default_factory=dict)
+    #: False where a rule is expressed more strictly than it is, or a gang that may give way is not
+    #: open: then no bound holds.
     exact: bool = True
+    #: Whether a gang that may give way is not open that waits for more pods and breaks its required
+    #: levels only by where it runs: the problem refuses it whatever it could gain.
     mends: bool = False
+    #: Whether pods of the request are left out that `relaxed` has, so that no bound of this holds.
     part: bool = False
+    #: False where running gangs count in models otherwise than in the tier `topology`.
     bounds_topology: bool = True
+    #: The same snapshot with looser columns, where devices are expressed too strictly: its bounds
+    #: hold.
     relaxed: Snapshot | None = None
+    #: Whether gangs may reclaim that may not all do so together: once this is about `relaxed`.
     each_alone: bool = False
+    #: Whether devices are all that differs in `relaxed`.
     few_devices: bool = False
+    #: What was prepared, where gangs stand behind those of the request (see `running_parts` and
+    #: `beginning_anew`).
     request: Snapshot | None = None
+    #: Names of gangs that may give way by the rules, but not here.
     missed: frozenset[str] = frozenset()
+    #: A question in which they do (see `looser_gangs`).
     looser: Prepared | None = None
+    #: In a looser question, the snapshot of which the sets count.
     sets_of: Snapshot | None = None
 
     @property

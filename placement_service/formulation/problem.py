@@ -116,60 +116,62 @@ class Precedence(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gang:
-    """A gang as the engine sees it; `index` is its place in the snapshot.
+    """A gang as the engine sees it.
 
-    `placeable` is false for a gang that gets no new pods whatever room there
-    is. `pending` is true while its minimum is not met. `base` is a gang index
-    or -1, and so is `part`, the gang that its running pods are where they may be evicted (see
-    `running_parts`). `set_base` is the base of its set, mostly its base. `set_level` is the level
-    at which a base and the gangs based on it should be near, -1 for none, and `set_running` the
-    places there that the gang's running pods use. `previous` are the nodes (indices) that it
-    prefers because it used them before. `queue_rows` are indices of the rows of queues that count
-    its pods, and `guarantee` of the queue's guaranteed GPUs, -1 for none.
-
-    A running gang that may give way (see `running_gangs`) is pending, and `home` are its
-    units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
-    home of each requirement for the rest to stay; with `only_extras` it stays in any case, and only
-    the rest may move. Units of `only_stays` are at home where they stay, and never where the gang
-    moves. Units of the demands `instead` are those at home of the same requirement where they come:
-    these are nowhere else, and come under other rules. `surplus` are its extras that go only with
-    all the rest of it, because it lacks pods of its minimum.
-
-    `waited` is in seconds, 0 for a gang that has just arrived; `waits` is false for one whose
-    minimum runs. `runs_in_part` is true while its minimum is not met though some of its pods run.
-
-    A gang that begins anew (see `beginning_anew`), or comes the other way round (see
-    `reclaim_ways`), is `anew_of` a gang of the request. It is
-    `not_with` the gang of what runs of that one, nor that gang with it: only one of the two may be
-    placed.
+    A running gang that may give way (see `running_gangs`) is pending, too. A gang that begins anew
+    (see `beginning_anew`), or comes the other way round (see `reclaim_ways`), is a second way to
+    run one of the request.
     """
 
+    #: Its place in the snapshot.
     index: GangIdx
     priority: int
     value: int
+    #: Whether its minimum is not met.
     pending: bool
+    #: False for one that gets no new pods whatever room there is.
     placeable: bool
     demands: tuple[Demand, ...]
     requirements: tuple[GroupRequirement, ...]
     scopes: tuple[Scope, ...]
     base: GangIdx
+    #: The base of its set, mostly `base`.
     set_base: GangIdx
+    #: The level at which a base and the gangs based on it should be near.
     set_level: LevelIdx
+    #: The domains of `set_level` that its running pods use.
     set_running: tuple[int, ...]
+    #: Nodes that it prefers because it used them before.
     previous: frozenset[NodeIdx]
+    #: Seconds, 0 for a gang that has just arrived.
     waited: int
+    #: Whether its minimum is not met though some of its pods run.
     runs_in_part: bool
+    #: The units of a gang that may give way, where they run.
     home: tuple[UnitsOnNode, ...] = ()
+    #: The gang that its running pods are where they may be evicted (see `running_parts`).
     part: GangIdx = NO_GANG
+    #: The gang of the request that this one is another way to run of.
     anew_of: GangIdx = NO_GANG
+    #: The gang of what runs of `anew_of`, and this one for that: only one of the two is placed.
     not_with: GangIdx = NO_GANG
+    #: False for one whose minimum runs.
     waits: bool = True
+    #: What has to stay at home of each requirement for the rest to stay; only of a gang that may
+    #: be moved.
     keeps: tuple[int, ...] = ()
+    #: Whether what it keeps stays in any case, and only the rest may move.
     only_extras: bool = False
+    #: Extras that go only with all the rest of it, because it lacks pods of its minimum.
     surplus: int = 0
+    #: Demands whose units are at home where they stay, and never where the gang moves.
     only_stays: frozenset[DemandIdx] = frozenset()
+    #: Demands whose units are those at home of the same requirement where they come: these are
+    #: nowhere else, and come under other rules.
     instead: frozenset[DemandIdx] = frozenset()
+    #: The rows of queues that count its pods.
     queue_rows: tuple[int, ...] = ()
+    #: The guaranteed GPUs of its queue, by their place in the problem; -1 for none.
     guarantee: int = -1
 
     def __reduce__(self) -> tuple[type[Gang], tuple[object, ...]]:
