@@ -27,8 +27,10 @@ from bench import (
     traces,
     warm,
 )
+from bench.engine import engine_line
 from bench.instances import Instance
-from bench.run import Line, NoAnswer, engine_line, running
+from bench.measurement import Line
+from bench.server import NoAnswer, running
 from placement.errors import PlacementError
 
 #: Exit statuses: all as expected, not as expected, wrong arguments, no answer.

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from bench.instances import Instance
-from bench.run import Answer, BenchServer, Judge
+from bench.judging import Judge
+from bench.measurement import Answer
+from bench.server import BenchServer
 from bench.solvers import SOLVERS, PlainModel, TooLarge
 from placement_service.entities.solution import Solution
 from placement_service.formulation.formulate import formulate

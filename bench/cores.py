@@ -13,7 +13,8 @@ from typing import NamedTuple
 from rich.table import Table
 
 from bench.instances import Instance
-from bench.run import Line, running
+from bench.measurement import Line
+from bench.server import running
 
 #: The goals of which the table shows value and bound.
 _TIERS = ("admitted", "waiting", "topology")

@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 from pydantic import TypeAdapter
 
 from bench.instances import Instance
-from bench.run import running
+from bench.server import running
 from bench.stages import stages
 
 #: Nodes of the sizes that are measured by default.

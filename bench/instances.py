@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from bench import running, traces
+from bench import evictions, traces
 from bench.boards import boards
 from bench.building import (
     BLOCK,
@@ -56,7 +56,7 @@ class Instance:
 
     def policy(self) -> Policy:
         """What the family asks under."""
-        return running.POLICIES.get(self.family, Policy())
+        return evictions.POLICIES.get(self.family, Policy())
 
     def snapshot(self) -> Snapshot:
         """Raises `traces.MissingData` when the family is made of files that are not there."""
@@ -276,9 +276,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             wide,
             huge,
             ragged,
-            running.preempt,
-            running.reclaim,
-            running.repack,
+            evictions.preempt,
+            evictions.reclaim,
+            evictions.repack,
             boards,
             traces.openb,
             traces.spot,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from bench.run import Line
+from bench.measurement import Line
 
 _LINE = TypeAdapter(Line)
 

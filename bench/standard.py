@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.instances import Instance
-from bench.run import Line
+from bench.measurement import Line
 
 
 @dataclass(frozen=True, slots=True)

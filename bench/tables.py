@@ -10,7 +10,7 @@ from rich.text import Text
 
 from bench.growth import Size
 from bench.instances import Instance
-from bench.run import Line
+from bench.measurement import Line
 
 _TOPOLOGY = "topology"
 

@@ -10,7 +10,7 @@ import pytest
 from bench import cores
 from bench.__main__ import main
 from bench.instances import Instance
-from bench.run import running
+from bench.server import running
 from tests.waiting import LONG
 
 TINY = Instance("tiny", {"gangs": 3})

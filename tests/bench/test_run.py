@@ -11,8 +11,10 @@ import pytest
 
 from bench import compare, lines, standard
 from bench.__main__ import main
+from bench.engine import engine_line
 from bench.instances import Instance
-from bench.run import TierLine, engine_line, running
+from bench.measurement import TierLine
+from bench.server import running
 from bench.solvers import PlainModel, TooLarge
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
