@@ -1,4 +1,5 @@
-"""Clears nodes of a domain of victims, the cheapest first for the room that each gives.
+"""Clears nodes of a domain of victims, the cheapest first for the room that each gives, and full
+queues.
 
 Extras of a gang go before the whole gang does, and no more pods than disruption budgets allow. Once
 some of a gang have gone its other nodes may be cheaper, and are priced again.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from placement_service.formulation.arrays import MANY, Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Units
 from placement_service.formulation.problem import Demand, Gang
+from placement_service.heuristic.domain_choice import minimum_units
 from placement_service.heuristic.victim_plan import VictimPlan
 from placement_service.heuristic.victim_prices import A_POD, AN_EXTRA, NodePrices, least_of
 
@@ -224,15 +227,81 @@ class Clearing:
                 self._may_go[b] -= pods
                 # With less that may go, no node is cheaper, and any may be out of reach.
                 self._now.clear()
-            standing.release(index, units, keeps)
-            self.left[index] = keeps
-            self._facts.pop(index, None)
+            self._let_go(index, units, keeps)
         for other in touched:
             self._now.pop(other, None)
             self._slots.pop(other, None)
         # Other nodes of the same gangs are cheaper to clear now.
         self._cheaper |= touched - {node}
         return sum(map(self._slots_on, touched)) - before
+
+    def _let_go(self, index: GangIdx, units: Units, keeps: Units) -> None:
+        standing, gang = self._standing, self._standing.problem.gangs[index]
+        standing.release(index, units, keeps)
+        standing.residual.queues.charge(gang, units, -1)
+        standing.residual.queues.charge(gang, keeps)
+        self.left[index] = keeps
+        self._facts.pop(index, None)
+
+    def make_room_in_queues(self) -> None:
+        """Lets gangs of full queues go, wherever they run, the cheapest first for what each gives,
+        extras before whole gangs.
+        """
+        queues = self._standing.residual.queues
+        for row in queues.lacks(self._gang, minimum_units(self._gang)):
+            able = self._standing.in_row(row, self._gang)
+            able = [i for i in able if i not in self._stuck and self._units(i)]
+            for whole in (False, True):
+                for index in sorted(able, key=partial(self._price_in_row, row, whole)):
+                    lacking = queues.lacks(self._gang, minimum_units(self._gang)).get(row, 0)
+                    if lacking:
+                        self._leave_row(row, index, lacking, whole=whole)
+
+    def _price_in_row(self, row: int, whole: bool, index: GangIdx) -> float:
+        """What each unit of a row costs that a gang gives up, those first that run inside."""
+        standing = self._standing
+        gang, units = standing.problem.gangs[index], self._units(index)
+        cost = standing.prices.value[index] * whole + self._left_of(index).cost
+        gives = standing.residual.queues.weight(row, gang, units)
+        outside = not any(unit.node in self._inside for unit in units)
+        return float((cost + A_POD * outside) / max(1, gives))
+
+    def _leave_row(self, row: int, index: GangIdx, lacking: int, *, whole: bool) -> None:
+        """Lets a gang go, or as many of its extras as a row lacks."""
+        standing = self._standing
+        gang, units = standing.problem.gangs[index], self._units(index)
+        if whole and not standing.prices.may_go_whole(index, self._gang):
+            return
+        keeps = () if whole else self._without_extras(row, index, lacking)
+        if keeps == units:
+            return
+        lost = Counter(standing.budgets.pods(gang, units))
+        lost.subtract(standing.budgets.pods(gang, keeps))
+        if any(pods > self._may_go[b] for b, pods in lost.items()):
+            return
+        for b, pods in lost.items():
+            self._may_go[b] -= pods
+        self._let_go(index, units, keeps)
+        self._now.clear()
+        self._slots.clear()
+        self._cheaper |= standing.homes[index] & self._inside
+
+    def _without_extras(self, row: int, index: GangIdx, lacking: int) -> Units:
+        """What a gang keeps that gives up as many extras as a row lacks, if it has so many."""
+        standing, queues = self._standing, self._standing.residual.queues
+        gang, spare = standing.problem.gangs[index], [*self._left_of(index).spare]
+        keeps = []
+        for unit in self._units(index):
+            q = standing.requirement_of(index)[unit.demand]
+            each = queues.weight(row, gang, (unit._replace(units=1),))
+            gone = 0
+            if each and lacking > 0:
+                gone = min(unit.units, max(0, spare[q]), -(-lacking // each))
+            spare[q] -= gone
+            lacking -= gone * each
+            if gone < unit.units:
+                keeps.append(unit._replace(units=unit.units - gone))
+        return tuple(keeps)
 
 
 def _slots(free: Sequence[int], asked: Sequence[tuple[int, int]]) -> int:

@@ -109,6 +109,12 @@ class VictimPlan:
             self._requirement_of[index] = requirements_of_demands(self.problem.gangs[index])
         return self._requirement_of[index]
 
+    def in_row(self, row: int, gang: Gang) -> list[GangIdx]:
+        """Running gangs that a row of queues counts and that may give way to a gang."""
+        winners = self.problem.winners
+        mine = (i for i in self.problem.queue_rows[row].gangs if i in self.homes)
+        return sorted(i for i in mine if gang.index in winners.get(i, ()))
+
     def dearest(self, gangs: Iterable[GangIdx]) -> list[GangIdx]:
         every = self.problem.gangs
         return sorted(gangs, key=lambda i: (-every[i].priority, -every[i].value, i))

@@ -396,6 +396,7 @@ class _Search:
         now, needed = self.now, self._need(gang).demand
         lacking: float = needed.count - int(now.residual.row(needed.pod_class)[nodes].sum())
         clearing = Clearing(now, gang, needed, nodes, prices, self._stuck)
+        clearing.make_room_in_queues()
         while True:
             # Where there is room already no gang need go.
             done = lacking > 0 and clearing.clear(lacking)
@@ -410,12 +411,7 @@ class _Search:
             if not stays:
                 del plan[index]
         goers = now.dearest(clearing.left)
-        queues = now.residual.queues
-        queues.charge(gang, units)
-        for index in goers:
-            leaver = self.problem.gangs[index]
-            queues.charge(leaver, now.plan.get(index, ()), -1)
-            queues.charge(leaver, clearing.left[index])
+        now.residual.queues.charge(gang, units)
         if now.moves:
             if not self._run_elsewhere(plan, goers):
                 return None
