@@ -374,3 +374,9 @@ def test_what_is_wrong_with_either_answer_is_told(
     told = capsys.readouterr().err
     assert f"{one}: is not an answer" in told
     assert f"{other}: cannot be read" in told
+    one.write_text('{"podGangs": [], "bindings": 5}')
+    other.write_text('{"podGangs": [], "objective": [{"tier": "admitted", "value": NaN}]}')
+    assert main(["diff", str(one), str(other)]) == 2
+    told = capsys.readouterr().err
+    assert f"{one}: is not an answer: bindings must be a list" in told
+    assert f"{other}: is not valid JSON: NaN is not a number" in told

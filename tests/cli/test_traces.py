@@ -75,6 +75,14 @@ def test_a_column_that_is_not_read_is_told(
     assert f"{jobs}: is not text in UTF-8" in capsys.readouterr().err
 
 
+def test_a_trace_ends_before_the_last_year_of_calendars(
+    question: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "jobs.csv").write_text("submit,duration,pods,gpus\n9e9,1,1,1\n")
+    assert main([*question, "--as-of", "9900-01-01T00:00:00Z"]) == Status.WRONG_INPUT
+    assert "the trace goes on beyond the year 9999" in capsys.readouterr().err
+
+
 def test_a_failure_can_be_sent_to_another_machine() -> None:
     failure = wrong_input("one", "two")
     sent = pickle.loads(pickle.dumps(failure))
@@ -100,11 +108,13 @@ def test_workers_are_of_this_machine_alone(
 
 def test_columns_are_as_wide_as_what_they_hold() -> None:
     job = Job("j", submit=0.0, duration=10.0, pods=1, gpus=8, minimum=1)
-    runs = (Run(job, 20_000.0, 1), Run(replace(job, name="late"), None, 0, why="no room."))
-    outcome = Outcome(runs, end=30_000.0, utilisation=0.25)
+    late = Run(replace(job, name="late"), None, 0, why="no room.")
+    last = Run(replace(job, name="last", submit=40_000.0), None, 0, why="no room.")
+    outcome = Outcome((Run(job, 20_000.0, 1), late, last), end=30_000.0, utilisation=0.25)
     assert as_text({"fair.yaml": outcome, "b": Outcome((), 0.0, None)}).splitlines() == [
         "policy     jobs that ran  median wait  95 % within     longest  of all GPUs  evicted",
-        "fair.yaml         1 of 2   5 h 33 min   5 h 33 min  5 h 33 min       25.0 %        0",
+        "fair.yaml         1 of 3   5 h 33 min   5 h 33 min  5 h 33 min       25.0 %        0",
         "b                 0 of 0            –            –           –            –        0",
         "late waits for 8h20m: no room.",
+        "last waits: no room.",
     ]

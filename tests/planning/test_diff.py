@@ -58,6 +58,30 @@ def test_evictions_are_compared() -> None:
     assert difference(after, before).spared == ("ml/x",)
 
 
+def test_pods_that_move_to_other_nodes_are_moved() -> None:
+    def moving(where: str) -> dict[str, Any]:
+        one = {"namespace": "ml", "pod": "x", "podGang": "a", "kind": "MOVE", "toNode": where}
+        return {**answer({"a": True}, {}), "evictions": [one]}
+
+    found = difference(moving("n1"), moving("n2"))
+    assert found.moved == (Moved("ml/a", 1, ("n1",), ("n2",)),)
+    assert not found.evicted
+    assert difference(answer({"a": True}, {}), moving("n2")).moved == (
+        Moved("ml/a", 1, (), ("n2",)),
+    )
+
+
+@pytest.mark.parametrize("field", ["devices", "reservation"])
+def test_other_devices_and_reservations_of_a_node_are_told(field: str) -> None:
+    before, after = (answer({"a": True}, {"a": "n1"}) for _ in range(2))
+    before["bindings"][0][field] = [0] if field == "devices" else "one"
+    after["bindings"][0][field] = [1] if field == "devices" else "two"
+    found = difference(before, after)
+    assert (found.reseated, found.moved, found.empty) == (("ml/a",), (), False)
+    assert as_text(found) == "reseated     ml/a: other devices or reservations\n"
+    assert as_names(found) == "ml/a\n"
+
+
 def test_gpus_domains_and_what_is_free_are_compared() -> None:
     before, after = answer({"a": False, "b": True}, {}), answer({"a": True, "b": False}, {})
     after["podGangs"][0]["scopes"] = [{"domains": ["r1"]}, {"domains": ["n1", "n2"]}]
@@ -105,21 +129,39 @@ def test_many_moved_gangs_are_told_in_a_line() -> None:
     )
 
 
+GANG = {"namespace": "ml", "name": "a", "placed": True}
+
+
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "told"),
     [
-        {},
-        {"podGangs": [{}]},
-        {"podGangs": [1]},
-        {"podGangs": [{"namespace": "ml", "name": "a", "placed": True, "scopes": [{}]}]},
+        ({}, "is not an answer of `placementctl plan -o json`: podGangs is missing"),
+        ({"podGangs": [{}]}, "podGangs[0].namespace must be a text"),
+        ({"podGangs": [1]}, "podGangs[0] must be a mapping"),
+        ({"podGangs": [{**GANG, "placed": "false"}]}, "podGangs[0].placed must be true or false"),
+        ({"podGangs": [], "bindings": 5}, "bindings must be a list"),
+        ({"podGangs": [], "evictions": [{"pod": "x"}]}, "evictions[0].namespace must be a text"),
+        ({"podGangs": [{**GANG, "scopes": [1]}]}, "scopes[0] must be a mapping"),
+        ({"podGangs": [{**GANG, "scopes": [{"domains": 5}]}]}, "domains of ml/a must be a list"),
     ],
 )
-def test_what_is_no_answer_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="is not an answer"):
+def test_what_is_no_answer_is_refused(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match="is not an answer") as refused:
         difference(wrong, answer({}, {}))
+    assert told in str(refused.value)
 
 
-@pytest.mark.parametrize("tiers", [5, {"tier": "admitted"}, [7], [{"tier": "a", "value": "x"}]])
+@pytest.mark.parametrize(
+    "tiers",
+    [
+        5,
+        {"tier": "admitted"},
+        [7],
+        [{"tier": "a", "value": "x"}],
+        [{"tier": "admitted", "value": float("inf")}],
+        [{"tier": "admitted", "value": 10**400}],
+    ],
+)
 def test_tiers_without_numbers_are_not_compared(tiers: object) -> None:
     """And a name of a node that is a number is still a name."""
     wrong = {**answer({"a": True}, {"a": "n1"}), "objective": tiers}

@@ -145,11 +145,18 @@ def test_a_trace_is_csv_with_a_header() -> None:
         ("a,0,1,2000000000,1,0", "pods must be at most 1000000"),
         ("a,0,1,1,99999999999999999999,0", "gpus at most 9007199254740992"),
         ("job 1,0,1,1,1,0", "name must be letters, digits"),
+        ("a,0,1,1,1,0,team a", "queue 'team a' is not a name"),
+        ("a,0,1,1_0,1,0", "pods must be a whole number, not '1_0'"),
     ],
 )
 def test_what_the_service_would_not_take_is_named_with_its_line(line: str, told: str) -> None:
     with pytest.raises(ValueError, match=f"line 2: .*{told}"):
-        read_jobs(["name,submit,duration,pods,gpus,priority", line])
+        read_jobs(["name,submit,duration,pods,gpus,priority,queue", line])
+
+
+def test_a_value_that_csv_does_not_take_is_told() -> None:
+    with pytest.raises(ValueError, match="cannot be read: field larger than field limit"):
+        read_jobs(["name,submit,duration,pods,gpus", "a" * 200_000 + ",0,1,1,1"])
 
 
 def test_columns_that_mean_nothing_are_found_and_none_is_there_twice() -> None:

@@ -67,6 +67,7 @@ def _gangs(found: Difference, colours: Mapping[str, str]) -> list[str]:
     rows = [(gang, "won", "placed only after") for gang in found.won]
     rows += [(gang, "lost", "placed only before") for gang in found.lost]
     rows += [(moved.gang, "moved", f"{count(moved.pods, 'pod')} moved") for moved in found.moved]
+    rows += [(gang, "", "other devices or reservations") for gang in found.reseated]
     rows += [(gang, "", "only in the second answer") for gang in found.added]
     rows += [(gang, "", "only in the first answer") for gang in found.removed]
     rows += [(pod, "lost", "evicted only after") for pod in found.evicted]

@@ -26,6 +26,7 @@ def as_data(found: Difference) -> dict[str, Any]:
             }
             for m in found.moved
         ],
+        "reseated": list(found.reseated),
         "gpusWon": found.gpus((*found.won, *found.added)),
         "gpusLost": found.gpus((*found.lost, *found.removed)),
         "free": [asdict(one) for one in found.room],
@@ -40,8 +41,9 @@ def as_data(found: Difference) -> dict[str, Any]:
 
 def as_names(found: Difference) -> str:
     """The gangs that differ, one a line."""
-    names = (*found.won, *found.lost, *(m.gang for m in found.moved), *found.added, *found.removed)
-    return "".join(f"{printable(gang)}\n" for gang in names)
+    names = (*found.won, *found.lost, *(m.gang for m in found.moved), *found.reseated, *found.added,
+             *found.removed)  # fmt: skip
+    return "".join(f"{printable(gang)}\n" for gang in dict.fromkeys(names))
 
 
 def as_text(found: Difference, *, most_moved: int | None = None) -> str:
@@ -66,6 +68,7 @@ def as_text(found: Difference, *, most_moved: int | None = None) -> str:
         lines.append(f"{'moved':12} {gang.gang}: {count(gang.pods, 'pod')}, {where}")
     if most_moved is not None and len(found.moved) > most_moved:
         lines.append(f"{'moved':12} and {len(found.moved) - most_moved} more; -o wide lists them")
+    lines += [f"{'reseated':12} {gang}: other devices or reservations" for gang in found.reseated]
     lines += [f"{'evicted':12} {pod}" for pod in found.evicted]
     lines += [f"{'not evicted':12} {pod}" for pod in found.spared]
     lines += [_tier(tier) for tier in found.tiers if tier.before != tier.after]

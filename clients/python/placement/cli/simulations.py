@@ -82,7 +82,7 @@ def as_text(outcomes: Mapping[str, Outcome]) -> str:
         if outcome.stopped is not None
     ]
     waiting = {
-        run.job.name: f"waits for {_waited(run, outcome)}: {run.why}"
+        run.job.name: f"waits{_waited(run, outcome)}: {run.why}"
         for outcome in outcomes.values()
         for run in sorted(outcome.runs, key=lambda run: run.job.submit)
         if run.why
@@ -94,5 +94,7 @@ def as_text(outcomes: Mapping[str, Outcome]) -> str:
 
 
 def _waited(run: Run, outcome: Outcome) -> str:
+    """How long it waits until the last job ends, if it came before that."""
     end = outcome.end if outcome.stopped is None else outcome.stopped
-    return age(end - run.job.submit)
+    waited = end - run.job.submit
+    return f" for {age(waited)}" if waited > 0 else ""

@@ -6,6 +6,7 @@ import threading
 from typing import NamedTuple
 
 from placement.cli.asking import Asker, asking
+from placement.cli.failures import wrong_input
 from placement.cli.options import Service
 from placement.planning.simulate import Job, Outcome, simulate
 from placement.v1 import ComputePlacementRequest, Policy
@@ -47,10 +48,13 @@ def run(trace: Trace, ending: Ending) -> Outcome:
     """The trace whole, or until it is ended. Raises `OutOfTime` and `Failure`."""
     with asking(trace.service) as asker:
         ending.reaches(asker)
-        return simulate(
-            trace.request,
-            trace.jobs,
-            trace.policy,
-            ask=lambda asked: asker.ask(asked, trace.service.time_limit),
-            stops=ending.has_begun,
-        )
+        try:
+            return simulate(
+                trace.request,
+                trace.jobs,
+                trace.policy,
+                ask=lambda asked: asker.ask(asked, trace.service.time_limit),
+                stops=ending.has_begun,
+            )
+        except OverflowError as error:
+            raise wrong_input("--jobs: the trace goes on beyond the year 9999") from error

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 Answer = Mapping[str, Any]
+
+#: More than any plan reaches.
+_MOST: Final = 2.0**64
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A gang that both plans place, with pods on other nodes or for other evictions."""
+    """A gang that both plans place, with pods on other nodes, or that run on in one answer."""
 
     gang: str
     pods: int
@@ -64,7 +67,8 @@ class Difference:
     """How the second answer differs from the first. Gangs are ``namespace/name``.
 
     `won` and `lost` gangs are placed in one answer only; `added` and `removed` ones are
-    answered in one only. `spared` and `evicted` pods run on in the second, or first, only.
+    answered in one only. `reseated` gangs have pods that get other devices or reservations of the
+    same nodes. `spared` and `evicted` pods run on, or move, in the second, or first, only.
     `stays_before` and `stays_after` tell where these gangs are; `room` is empty where an
     answer does not tell what is free. `unproven` answers may differ for lack of time alone.
     """
@@ -72,6 +76,7 @@ class Difference:
     won: tuple[str, ...]
     lost: tuple[str, ...]
     moved: tuple[Moved, ...]
+    reseated: tuple[str, ...]
     added: tuple[str, ...]
     removed: tuple[str, ...]
     evicted: tuple[str, ...]
@@ -89,6 +94,7 @@ class Difference:
             self.won
             or self.lost
             or self.moved
+            or self.reseated
             or self.added
             or self.removed
             or self.evicted
@@ -128,6 +134,8 @@ def _by_node(answer: Answer) -> dict[str, tuple[tuple[str, str], ...]]:
 
 def difference(before: Answer, after: Answer) -> Difference:
     """What changed from one answer to the other. Raises ValueError for what is no answer."""
+    check(before)
+    check(after)
     first, second = _placed(before), _placed(after)
     nodes_before, nodes_after = _nodes(before), _nodes(after)
     moved = []
@@ -140,11 +148,18 @@ def difference(before: Answer, after: Answer) -> Difference:
             moved.append(
                 Moved(gang, len(pods), _used(here, pods), _used(there, pods)),
             )
+    seats_before, seats_after = _devices(before), _devices(after)
+    reseated = {
+        gang
+        for gang, pod, node in seats_before.keys() & seats_after.keys()
+        if seats_before[gang, pod, node] != seats_after[gang, pod, node]
+    }
     gone_before, gone_after = _evicted(before), _evicted(after)
     return Difference(
         won=tuple(sorted(g for g, is_in in second.items() if is_in and first.get(g) is False)),
         lost=tuple(sorted(g for g, is_in in first.items() if is_in and second.get(g) is False)),
         moved=tuple(moved),
+        reseated=tuple(sorted(reseated)),
         added=tuple(sorted(second.keys() - first.keys())),
         removed=tuple(sorted(first.keys() - second.keys())),
         evicted=tuple(sorted(gone_after - gone_before)),
@@ -177,33 +192,69 @@ def first_difference(one: Any, other: Any, path: str = "") -> str:
     return "" if one == other and type(one) is type(other) else f"{path}: {one!r}, {other!r}"
 
 
+def check(answer: Answer) -> None:
+    """Raises ValueError, saying what is wrong, for what is no answer."""
+    placed = _placed(answer)
+    _nodes(answer)
+    _stays(answer, placed)
+
+
 def _placed(answer: Answer) -> dict[str, bool]:
     gangs = answer.get("podGangs") if isinstance(answer, Mapping) else None
     if not isinstance(gangs, list):
         raise ValueError("is not an answer of `placementctl plan -o json`: podGangs is missing")
-    try:
-        return {f"{gang['namespace']}/{gang['name']}": bool(gang["placed"]) for gang in gangs}
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"is not an answer: an entry of podGangs lacks {error}") from error
+    found = {}
+    for where, gang in _entries(answer, "podGangs", "namespace", "name"):
+        if not isinstance(gang.get("placed"), bool):
+            raise ValueError(f"is not an answer: {where}.placed must be true or false")
+        found[f"{gang['namespace']}/{gang['name']}"] = gang["placed"]
+    return found
 
 
 def _nodes(answer: Answer) -> dict[str, dict[str, str]]:
-    """The node of each bound pod, by gang."""
+    """The node of each pod that is bound or moved, by gang."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    try:
-        for binding in answer.get("bindings") or ():
-            gang = f"{binding['namespace']}/{binding['podGang']}"
-            found[gang][str(binding["pod"])] = str(binding["node"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"is not an answer: an entry of bindings lacks {error}") from error
+    for _, one in _entries(answer, "bindings", "namespace", "pod", "podGang", "node"):
+        found[f"{one['namespace']}/{one['podGang']}"][str(one["pod"])] = str(one["node"])
+    for _, one in _entries(answer, "evictions", "namespace", "pod", "podGang"):
+        if one.get("toNode"):
+            found[f"{one['namespace']}/{one['podGang']}"][str(one["pod"])] = str(one["toNode"])
     return dict(found)
 
 
+def _devices(answer: Answer) -> dict[tuple[str, str, str], tuple[str, str]]:
+    """Devices and reservation of each bound pod, by its gang, name and node."""
+    return {
+        (f"{one['namespace']}/{one['podGang']}", str(one["pod"]), str(one["node"])): (
+            str(one.get("devices")),
+            str(one.get("reservation")),
+        )
+        for _, one in _entries(answer, "bindings", "namespace", "pod", "podGang", "node")
+    }
+
+
 def _evicted(answer: Answer) -> set[str]:
-    try:
-        return {f"{one['namespace']}/{one['pod']}" for one in answer.get("evictions") or ()}
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"is not an answer: an entry of evictions lacks {error}") from error
+    """Pods that are evicted and come to no other node."""
+    return {
+        f"{one['namespace']}/{one['pod']}"
+        for _, one in _entries(answer, "evictions", "namespace", "pod", "podGang")
+        if not one.get("toNode")
+    }
+
+
+def _entries(answer: Answer, field: str, *names: str) -> Iterator[tuple[str, Answer]]:
+    """The entries of a list and where they are; all of them have these names."""
+    several = answer.get(field) or []
+    if not isinstance(several, list):
+        raise ValueError(f"is not an answer: {field} must be a list")
+    for index, entry in enumerate(several):
+        where = f"{field}[{index}]"
+        if not isinstance(entry, Mapping):
+            raise ValueError(f"is not an answer: {where} must be a mapping")
+        for name in names:
+            if not isinstance(entry.get(name), str | int):
+                raise ValueError(f"is not an answer: {where}.{name} must be a text")
+        yield where, entry
 
 
 def _used(nodes: Mapping[str, str], pods: list[str]) -> tuple[str, ...]:
@@ -217,14 +268,12 @@ def _stays(answer: Answer, placed: Mapping[str, bool]) -> dict[str, Stay]:
     for gang in answer["podGangs"]:
         name = f"{gang['namespace']}/{gang['name']}"
         if placed[name]:
-            try:
-                # The gang's own scope comes first.
-                domains = [
-                    str(one) for scope in gang.get("scopes", [])[:1] for one in scope["domains"]
-                ]
-            except (KeyError, TypeError) as error:
-                raise ValueError(f"is not an answer: the scopes of {name} lack {error}") from error
-            found[name] = Stay(tuple(domains), gpus.get(name, 0))
+            # The gang's own scope comes first.
+            own = next(iter(_entries(gang, "scopes")), ("", {}))[1].get("domains") or []
+            if not isinstance(own, list):
+                raise ValueError(f"is not an answer: the domains of {name} must be a list")
+            domains = tuple(map(str, own))
+            found[name] = Stay(domains, gpus.get(name, 0))
     return found
 
 
@@ -232,7 +281,7 @@ def _open(which: str, answer: Answer) -> Iterator[Open]:
     termination = answer.get("termination")
     if isinstance(termination, Mapping) and termination.get("gap") != 0:
         gap = termination.get("gap")
-        yield Open(which, gap if isinstance(gap, int | float) else None)
+        yield Open(which, gap if _is_number(gap) else None)
 
 
 def _room(before: Answer, after: Answer) -> tuple[RoomChange, ...]:
@@ -247,7 +296,13 @@ def _room(before: Answer, after: Answer) -> tuple[RoomChange, ...]:
 
 
 def _numbers(value: Any) -> dict[str, int]:
-    return {key: one for key, one in _mapping(value).items() if isinstance(one, int)}
+    numbers = _mapping(value).items()
+    return {key: one for key, one in numbers if isinstance(one, int) and _is_number(one)}
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a plan can reach, and neither infinite nor none."""
+    return isinstance(value, int | float) and abs(value) < _MOST
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -260,9 +315,7 @@ def _tiers(before: Answer, after: Answer) -> tuple[TierChange, ...]:
         return {
             str(tier["tier"]): tier["value"]
             for tier in (tiers if isinstance(tiers, list) else ())
-            if isinstance(tier, Mapping)
-            and "tier" in tier
-            and isinstance(tier.get("value"), int | float)
+            if isinstance(tier, Mapping) and "tier" in tier and _is_number(tier.get("value"))
         }
 
     first, second = values(before), values(after)

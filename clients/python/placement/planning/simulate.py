@@ -52,6 +52,9 @@ _MOST_PODS: Final = 1_000_000
 _MOST_GPUS: Final = 2**53
 #: The pods of a job have its name and a number behind.
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,240}[A-Za-z0-9])?")
+_QUEUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,251}[A-Za-z0-9])?")
+#: Other numbers of Python, such as 1_0, are slips of the pen.
+_NUMBER: Final = re.compile(r"[-+.0-9eE]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,13 @@ _COLUMNS: Final = tuple(column.name for column in fields(Job))
 
 def read_jobs(lines: Iterable[str]) -> tuple[Job, ...]:
     """The jobs of a trace in CSV, by arrival. Raises ValueError naming every wrong line."""
-    rows = csv.DictReader(lines)
+    try:
+        return _read_jobs(csv.DictReader(lines))
+    except csv.Error as error:
+        raise ValueError(f"cannot be read: {error}") from error
+
+
+def _read_jobs(rows: csv.DictReader[str]) -> tuple[Job, ...]:
     columns = rows.fieldnames or ()
     missing = {"submit", "duration", "pods", "gpus"} - set(columns)
     if missing:
@@ -157,7 +166,10 @@ def simulate(
     ask: Callable[[ComputePlacementRequest], Placement],
     stops: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Run the trace under a policy, until `stops` says so before an event."""
+    """Run the trace under a policy, until `stops` says so before an event.
+
+    Raises OverflowError for a trace that goes on beyond the year 9999.
+    """
     simulation = _Simulation(request, policy, ask)
     return simulation.run(sorted(jobs, key=lambda job: job.submit), stops)
 
@@ -290,6 +302,9 @@ def _job(row: dict[str, str], number: int) -> Job:
     name = row.get("name") or f"job-{number}"
     if not _NAME.fullmatch(name):
         raise ValueError(f"name must be letters, digits, '-', '_' and '.', not {name!r}")
+    queue = row.get("queue") or ""
+    if queue and not _QUEUE.fullmatch(queue):
+        raise ValueError(f"queue {queue!r} is not a name")
     priority = _number(row, "priority", int) if row.get("priority") else 0
     if not -(2**31) <= priority < 2**31:
         raise ValueError(f"priority must be from {-(2**31)} to {2**31 - 1}, not {priority}")
@@ -302,7 +317,7 @@ def _job(row: dict[str, str], number: int) -> Job:
         minimum=minimum,
         required=row.get("required") or "",
         priority=priority,
-        queue=row.get("queue") or "",
+        queue=queue,
     )
 
 
@@ -311,6 +326,8 @@ def _number(row: Mapping[str, str | None], column: str, kind: Callable[[str], N]
     if not text:
         raise ValueError(f"{column} is missing")
     try:
+        if not _NUMBER.fullmatch(text.strip()):
+            raise ValueError
         return kind(text)
     except ValueError:
         what = "a whole number" if kind is int else "a number"

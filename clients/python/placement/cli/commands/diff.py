@@ -6,7 +6,6 @@ import click
 
 from placement.cli import options
 from placement.cli.every_mistake import Command
-from placement.cli.failures import wrong_input
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
@@ -33,10 +32,7 @@ def command(before: str, after: str, output: str) -> None:
     from placement.planning.diff import difference
 
     first, second = read_answers(before, after)
-    try:
-        found = difference(first, second)
-    except ValueError as error:
-        raise wrong_input(f"{before}, {after}: {error}") from error
+    found = difference(first, second)
     if output == "table":
         write_text(as_text(found, most_moved=_MOST_MOVED))
     elif output == "wide":

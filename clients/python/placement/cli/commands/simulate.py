@@ -96,6 +96,10 @@ def command(
         raise wrong_input(*ignored)
     warn(ignored)
     question = read_question(source, policy=service.policy, what_if=what_if, stdin=standard_input())
+    for policy in further.values():
+        if not policy.gpu_resources:
+            # What counts as GPUs in this input does so under all policies.
+            policy.gpu_resources.extend(question.request.policy.gpu_resources)
     policies = {service.policy or "default": question.request.policy, **further}
     traces = [Trace(question.request, trace, policy, service) for policy in policies.values()]
     ending = Ending()
