@@ -83,6 +83,55 @@ def span(terms: Terms[Var]) -> int:
     return sum(abs(w) * (v.domain.max() - v.domain.min()) for v, w in terms)
 
 
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How CP-SAT goes about a model.
+
+    One worker solves easy models and takes the same path every time; a portfolio of different
+    workers solves what one does not. (Interleaved workers would be deterministic, but OR-tools 9.15
+    aborts on some small models with them.)
+    """
+
+    portfolio: bool = False
+    #: How much of the model goes into linear relaxations, where one worker solves it.
+    linear: int = 2
+    #: Skips preparations that take as long as small models need.
+    brief: bool = False
+    #: Skips all preparations.
+    direct: bool = False
+    #: Where the best is likely near its bound, the search comes from there: that is sooner over,
+    #: but on the way nothing is found.
+    near: bool = False
+    #: Where the linear relaxation says nearly all, the search follows it, and clauses are left as
+    #: they are.
+    by_lp: bool = False
+
+    def solver(self) -> cp_model.CpSolver:
+        """A solver that goes about models so."""
+        solver = cp_model.CpSolver()
+        parameters = solver.parameters
+        if self.brief:
+            parameters.cp_model_probing_level = 0
+            parameters.symmetry_level = 0
+            parameters.max_presolve_iterations = 1
+        if self.direct:
+            parameters.cp_model_presolve = False
+        parameters.use_objective_lb_search = self.near
+        if self.by_lp:
+            parameters.search_branching = cp_model.LP_SEARCH
+            parameters.use_sat_inprocessing = False
+        if self.portfolio:
+            parameters.num_workers = PORTFOLIO_WORKERS
+        else:
+            parameters.num_workers = 1
+            parameters.linearization_level = self.linear
+        return solver
+
+
+#: One worker, with all preparations.
+PLAIN = Strategy()
+
+
 def optimise(
     model: cp_model.CpModel,
     terms: Terms[Var],
@@ -90,40 +139,13 @@ def optimise(
     maximize: bool,
     seconds: float,
     effort: float,
-    portfolio: bool,
-    linear: int = 2,
-    brief: bool = False,
-    direct: bool = False,
-    near: bool = False,
-    by_lp: bool = False,
+    strategy: Strategy = PLAIN,
 ) -> Found | Answer:
     """Optimise one goal, or find anything without one; an answer when nothing was found.
 
-    `effort` is CP-SAT's deterministic time, `seconds` the wall time that cuts
-    it short. One worker solves easy models and takes the same path every time; a `portfolio` of
-    different workers solves what one does not. (Interleaved workers would be deterministic, but
-    OR-tools 9.15 aborts on some small models with them.) `linear` is how much of the model goes
-    into linear relaxations. A `brief` solve skips preparations that take as long as small models
-    need, a `direct` one all of them. Where the best is likely `near` its bound the search comes
-    from there: that is sooner over, but on the way nothing is found. Where the linear relaxation
-    says nearly all, a search `by_lp` follows it, and clauses are left as they are.
+    `effort` is CP-SAT's deterministic time, `seconds` the wall time that cuts it short.
     """
-    solver = cp_model.CpSolver()
-    if brief:
-        solver.parameters.cp_model_probing_level = 0
-        solver.parameters.symmetry_level = 0
-        solver.parameters.max_presolve_iterations = 1
-    if direct:
-        solver.parameters.cp_model_presolve = False
-    solver.parameters.use_objective_lb_search = near
-    if by_lp:
-        solver.parameters.search_branching = cp_model.LP_SEARCH
-        solver.parameters.use_sat_inprocessing = False
-    if portfolio:
-        solver.parameters.num_workers = PORTFOLIO_WORKERS
-    else:
-        solver.parameters.num_workers = 1
-        solver.parameters.linearization_level = linear
+    solver = strategy.solver()
     solver.parameters.max_time_in_seconds = max(0.01, seconds)
     solver.parameters.max_deterministic_time = effort
     if terms and maximize:

@@ -30,7 +30,7 @@ from placement_service.bounds.place_rows import PlaceRows
 from placement_service.bounds.ways_to_count import one_per_node, usable_nodes
 from placement_service.cp_sat.admission.near_places import NearPlaces
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
-from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
+from placement_service.cp_sat.solving import Answer, Strategy, Var, dot, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import pods_of
@@ -254,7 +254,7 @@ class AdmissionMaster:
         by_lp: bool = True,
     ) -> Answer:
         """Optimise one goal; the answer has no plan, `gangs` and `layout` are a target. See
-        `optimise` of `direct`, `near` and `by_lp`.
+        `Strategy` of `direct`, `near` and `by_lp`.
         """
         # One worker with full linearisation closes these models, mostly; without preparations less
         # of it is better. Two workers leave some bounds at the trivial value, as measured. Without
@@ -266,12 +266,9 @@ class AdmissionMaster:
             maximize=maximize,
             seconds=seconds,
             effort=effort,
-            portfolio=False,
-            linear=1 if direct else 2,
-            brief=True,
-            direct=direct,
-            near=near,
-            by_lp=by_lp,
+            strategy=Strategy(
+                linear=1 if direct else 2, brief=True, direct=direct, near=near, by_lp=by_lp
+            ),
         )
         if isinstance(found, Answer):
             return found

@@ -36,7 +36,7 @@ from placement_service.cp_sat.aggregate.disaggregation import Disaggregation
 from placement_service.cp_sat.aggregate.domain_forest import Forest
 from placement_service.cp_sat.aggregate.variables import AggregateVariables
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
-from placement_service.cp_sat.solving import Answer, Var, hold, lesser, optimise
+from placement_service.cp_sat.solving import Answer, Strategy, Var, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
@@ -128,8 +128,7 @@ class AggregateModel:
             maximize=maximize,
             seconds=seconds,
             effort=effort,
-            portfolio=portfolio and not self.problem.policy.deterministic,
-            linear=linear,
+            strategy=Strategy(portfolio and not self.problem.policy.deterministic, linear=linear),
         )
         if isinstance(found, Answer):
             return found

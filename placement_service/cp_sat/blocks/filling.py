@@ -26,7 +26,16 @@ from placement_service.cp_sat.blocks.contents import Filled, Held, LargePart
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.cp_sat.blocks.room import BlockRoom, Counted
 from placement_service.cp_sat.blocks.shapes import Blocks, Class
-from placement_service.cp_sat.solving import Answer, Found, Var, dot, hold, lesser, optimise
+from placement_service.cp_sat.solving import (
+    Answer,
+    Found,
+    Strategy,
+    Var,
+    dot,
+    hold,
+    lesser,
+    optimise,
+)
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Admission, Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
@@ -374,8 +383,7 @@ class BlockFilling:
             maximize=maximize,
             seconds=seconds,
             effort=effort,
-            portfolio=False,
-            brief=True,
+            strategy=Strategy(brief=True),
         )
         if isinstance(found, Answer):
             return None

@@ -18,7 +18,7 @@ from placement_service.cp_sat.blocks.parts import Kind, RackSort
 from placement_service.cp_sat.blocks.rack_columns import Column, RackColumns
 from placement_service.cp_sat.blocks.room import BlockRoom, TooManyPatterns
 from placement_service.cp_sat.blocks.shapes import Blocks
-from placement_service.cp_sat.solving import Answer, Found, Var, dot, optimise
+from placement_service.cp_sat.solving import Answer, Found, Strategy, Var, dot, optimise
 from placement_service.formulation.tiers.goal import Terms
 
 
@@ -158,10 +158,7 @@ def _solve(cp: cp_model.CpModel, seconds: float, effort: float) -> Found | None:
         maximize=False,
         seconds=seconds,
         effort=effort,
-        portfolio=False,
-        linear=1,
-        brief=True,
-        direct=True,
+        strategy=Strategy(linear=1, brief=True, direct=True),
     )
     return None if isinstance(found, Answer) else found
 

@@ -156,9 +156,7 @@ class ColumnModel:
                 cp.add_hint(variable, value)
             for use, column in zip(uses, columns, strict=True):
                 cp.add_hint(use, self._used.get(column, 0))
-        found = optimise(
-            cp, terms, maximize=maximize, seconds=seconds, effort=effort, portfolio=False
-        )
+        found = optimise(cp, terms, maximize=maximize, seconds=seconds, effort=effort)
         if isinstance(found, Answer):
             return None
         counts = [int(found.solver.value(v)) for v in variables]

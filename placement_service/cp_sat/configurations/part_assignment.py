@@ -57,7 +57,7 @@ def assign(
     goal = [(y, wishes[i].weight) for (i, _), y in chosen.items()]
     if not goal:
         return {}
-    found = optimise(cp, goal, maximize=True, seconds=seconds, effort=effort, portfolio=False)
+    found = optimise(cp, goal, maximize=True, seconds=seconds, effort=effort)
     if isinstance(found, Answer):
         return {}
     return {i: at for (i, at), y in chosen.items() if found.solver.boolean_value(y)}

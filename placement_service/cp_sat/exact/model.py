@@ -31,7 +31,7 @@ from placement_service.cp_sat.exact.constraints import constrain
 from placement_service.cp_sat.exact.home_pods import HomePods
 from placement_service.cp_sat.exact.variables import ExactVariables, UnitsAt
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
-from placement_service.cp_sat.solving import Answer, Var, hold, optimise
+from placement_service.cp_sat.solving import Answer, Strategy, Var, hold, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, units_of
@@ -115,7 +115,7 @@ class ExactModel:
             maximize=maximize,
             seconds=seconds,
             effort=effort,
-            portfolio=portfolio and not self.variables.problem.policy.deterministic,
+            strategy=Strategy(portfolio and not self.variables.problem.policy.deterministic),
         )
         if isinstance(found, Answer):
             return found
