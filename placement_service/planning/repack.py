@@ -334,23 +334,43 @@ class _Search:
                 for group, names in groups.items()
             ),
             tuple(_spare(gang, group.name) for group in gang.groups),
-            moves_whole=movable and not is_protected(gang, self._snapshot),
+            moves_whole=movable
+            and not is_protected(gang, self._snapshot)
+            and self._may_have_room(gang),
             moves_extras=movable,
         )
         return _Gang(gang.name, arrays, gpu_pods, frozenset(without_gpus), tuple(pods))
 
     def _spared(self, able: Sequence[int]) -> Iterator[Spared]:
         """For each kind of GPU: what domains have, and what all nodes spare beside what runs."""
-        nodes = self._snapshot.columns
         inside = self._domain >= 0
+        for has, spared in self._offers.values():
+            of = np.bincount(self._domain[inside], has[inside], len(self._names))
+            yield Spared(tuple(int(of[d]) for d in able), spared)
+
+    @cached_property
+    def _offers(self) -> dict[str, tuple[Ints, int]]:
+        """What each node has of each kind of GPU, and what all spare beside what runs."""
+        nodes = self._snapshot.columns
+        offers = {}
         for name in (r for r in nodes.requested if self._policy.gpus({r: 1})):
             used = nodes.requested[name]
             # Nodes that take no new pods offer only what runs there.
             there = nodes.allocatable.numbers(partial(_amount, name))
             has = np.where(nodes.open, np.maximum(there, used), used)
-            of = np.bincount(self._domain[inside], has[inside], len(self._names))
             least = int(used.sum()) - self._not_asked_again(name)
-            yield Spared(tuple(int(of[d]) for d in able), int(has.sum()) - least)
+            offers[name] = has, int(has.sum()) - least
+        return offers
+
+    def _may_have_room(self, gang: PodGang) -> bool:
+        """Whether all nodes together spare what a gang needs that moves as a whole, in one step and
+        while it still holds its room. Moves of others never make that more.
+        """
+        sets = [pod_set for group in gang.groups for pod_set in group.pod_sets]
+        return all(
+            sum(s.template.requests.get(name, 0) * len(s.bound_pods) for s in sets) <= spared
+            for name, (_, spared) in self._offers.items()
+        )
 
     def _not_asked_again(self, resource: str) -> int:
         """What pods hold of a resource that they would not ask for elsewhere."""

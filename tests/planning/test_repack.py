@@ -112,6 +112,16 @@ def test_who_has_room_now_leaves_room_for_the_others(client: PlacementClient) ->
         assert pods(found) == (3, 3)
 
 
+def test_a_gang_that_never_has_room_beside_itself_cannot_move(client: PlacementClient) -> None:
+    """The 8 free GPUs are enough in the end; but "wide" moves in one step and asks for 12."""
+    gangs = [
+        gang("wide", 0, gpus=4, on=["n-r1", "n-r2", "n-r3"]),
+        gang("small", 0, gpus=4, on=["n-r3"]),
+    ]
+    found = freed(racks("r1", "r2", "r3"), gangs, client)
+    assert (list(found.moves), found.pods.impossible) == ([], True)
+
+
 def test_what_is_impossible_is_no_answer(client: PlacementClient) -> None:
     found = freed(racks("r1", "r2"), [gang("a", 0, on=["n-r1", "n-r2"])], client)
     assert not found.moves
