@@ -72,10 +72,13 @@ class _Priced(NamedTuple):
 
 
 class _Need(NamedTuple):
-    """What decides where a gang fits, and the narrowest level that holds it whole."""
+    """What decides where a gang fits, the narrowest level that holds it whole, and the domain of it
+    where the gang runs already, -1 for none.
+    """
 
     demand: Demand
     level: int
+    pin: int
 
 
 def make_room(
@@ -281,12 +284,12 @@ class _Search:
                 gang.demands, key=lambda d: (int(problem.gpus[d.pod_class]) * d.count, d.count)
             )
             whole = (
-                s.required
+                (s.required, s.pin)
                 for s in gang.scopes
                 if s.required >= 0 and len(s.demands) == len(gang.demands)
             )
-            level = max(whole, key=lambda i: problem.levels[i].count, default=-1)
-            self._needs[gang.index] = _Need(main, level)
+            narrow = max(whole, key=lambda one: problem.levels[one[0]].count, default=(-1, -1))
+            self._needs[gang.index] = _Need(main, *narrow)
         return self._needs[gang.index]
 
     def _choose_domains(self, gangs: Sequence[Gang]) -> None:
@@ -316,9 +319,13 @@ class _Search:
 
     def _estimate(self, gang: Gang, prices: NodePrices) -> Floats:
         """The estimated cost of room for a gang in each domain of its level."""
-        demand, level = self._need(gang)
+        demand, level, pin = self._need(gang)
         now = self.now.residual.slots(demand.pod_class, level)
-        return prices.by_domain(self.problem.levels[level].domain, now, demand.count)
+        estimate = prices.by_domain(self.problem.levels[level].domain, now, demand.count)
+        if pin >= 0:
+            # It has no choice.
+            estimate[np.arange(len(estimate)) != pin] = np.inf
+        return estimate
 
     def _beside(self, gang: Gang) -> _Priced | None:
         """The plan with a gang that needs no victims; None where there is no room."""

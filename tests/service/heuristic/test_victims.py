@@ -11,6 +11,7 @@ import pytest
 
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
+    BoundPod,
     PackingScope,
     Pod,
     PodGang,
@@ -51,6 +52,19 @@ def test_a_gang_leaves_a_domain_to_another_that_has_no_other() -> None:
     plan = first_plan(Snapshot(tuple(nodes), (extras, first, second)), PREEMPT)
     assert {b.node for b in plan.bindings if b.gang == second.name} == {"nodes/a0", "nodes/a1"}
     assert evicted(plan) == ["extras", "extras"]
+
+
+def test_room_is_made_in_the_domain_where_a_gang_runs_already() -> None:
+    """In all others it would cost less."""
+    nodes = tuple(node(f"n{i}", used=8, rack=f"r{i // 2}") for i in range(10))
+    here = running("here", "n1", "n1", priority=50)
+    others = (running(f"other{i}", f"n{i}", gpus=8) for i in range(2, 10))
+    grows = in_one_rack(replace(gang("grows", pods=1, gpus=8, minimum=2), priority=100))
+    [group] = grows.groups
+    runs = (BoundPod("namespaces/ml/pods/grows-fixed", "nodes/n0"),)
+    grows = replace(grows, groups=(replace(group, fixed_pods=runs),))
+    plan = first_plan(Snapshot(nodes, (here, *others, grows)), PREEMPT)
+    assert evicted(plan) == ["here", "here"]
 
 
 def test_a_large_gang_goes_before_a_small_one_of_higher_priority() -> None:
