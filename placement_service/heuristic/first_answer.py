@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from operator import is_
 
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.eviction.disruption_budgets import budgets_hold
+from placement_service.formulation.indices import NO_LEVEL
 from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import (
     Plan,
@@ -44,6 +46,9 @@ LEAST_SECONDS = 0.1
 #: Nodes times gangs up to which the first answer tries a second order. Beyond,
 #: the solver's own orders are the better use of the time.
 TWO_ORDERS = 2_000_000
+
+#: The same for a plan that prefers no levels.
+NO_PREFERENCES = 200_000
 
 
 def first_answer(
@@ -94,6 +99,14 @@ def first_answer(
     for order in (hardest_first, _own_nodes_first(builder, hardest_first)) if several else ():
         if order is not None and not enough(best) and time.monotonic() <= half:
             best = _better(problem, every, best, builder.build(order, start=home))
+    small = problem.node_count * len(problem.pending) <= NO_PREFERENCES
+    if several and small and not (enough(best) or _has_every_pod(problem, best)):
+        # Pods that keep together leave less room to others, and that counts first.
+        loose = _without_preferred_levels(problem)
+        if loose is not problem and time.monotonic() <= half:
+            apart = Builder(loose)
+            apart.until = builder.until
+            best = _better(problem, every, best, apart.build(hardest_first, start=home))
     if home:
         # The gang with least choice first.
         narrowest = narrowest_first(problem)
@@ -174,6 +187,27 @@ def _filled(builder: Builder, opened: Plan) -> Plan | None:
 def _has_all(problem: Problem, plan: Plan) -> bool:
     """Whether nobody waits any longer."""
     return all(is_placed(g, plan) for g in problem.pending if not (g.home or g.begins_anew))
+
+
+def _has_every_pod(problem: Problem, best: Plan) -> bool:
+    """Whether all gangs run with all extras."""
+    return all(
+        sum(u.units for u in best.get(g.index, ())) >= sum(q.pending for q in g.requirements)
+        for g in problem.pending
+        if not (g.home or g.begins_anew)
+    )
+
+
+def _without_preferred_levels(problem: Problem) -> Problem:
+    """The problem without them; the same where gangs prefer none."""
+    gangs = tuple(
+        replace(g, scopes=tuple(s._replace(preferred=NO_LEVEL) for s in g.scopes))
+        if any(s.preferred >= 0 for s in g.scopes)
+        else g
+        for g in problem.gangs
+    )
+    alike = all(map(is_, gangs, problem.gangs))
+    return problem if alike else replace(problem, gangs=gangs)
 
 
 def _better(problem: Problem, every: tuple[Goal, ...], best: Plan, plan: Plan | None) -> Plan:

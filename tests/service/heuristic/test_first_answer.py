@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from bench.instances import Instance
 from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import Plan, from_solution, home_plan, oldest_first
@@ -54,12 +56,12 @@ def test_what_is_placed_when_time_is_over_is_the_answer(monkeypatch: pytest.Monk
     assert len(some.assignments) < len(everyone.assignments)
 
 
-@pytest.mark.parametrize(("passed", "orders"), [(4.0, 2), (6.0, 1)])
+@pytest.mark.parametrize(("passed", "orders"), [(4.0, 3), (6.0, 1)])
 def test_no_second_order_is_begun_after_half_of_the_time(
     passed: float, orders: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = time.monotonic() + 1000
-    clock = iter((begin, begin + passed))
+    clock = chain((begin,), repeat(begin + passed))
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     built: list[object] = []
     build = Builder.build
@@ -72,6 +74,17 @@ def test_no_second_order_is_begun_after_half_of_the_time(
     problem = formulate(Instance("tiny", {"load": 1.5}).snapshot(), Policy())
     first_answer(problem, deadline=begin + 10)
     assert len(built) == orders
+
+
+def test_extras_come_before_preferred_levels() -> None:
+    """Pods that keep together in a rack take the only node that an extra fits."""
+    asked = Scenario("r1: x=8 | r2: y=4 | r3: z=4 | r4: w=1").gang(
+        "pair", Group("a", pods=2, gpus=4, prefer="rack")
+    )
+    asked = asked.gang("grows", Group("a", pods=1, gpus=1), Group("b", pods=1, gpus=8, min=0))
+    tiers = first_answer(formulate(asked.snapshot(), Policy())).tiers
+    [extra] = [tier for tier in tiers if tier.name is TierName.EXTRA]
+    assert extra.value == 1
 
 
 def test_a_small_question_is_answered_even_when_time_is_over() -> None:
