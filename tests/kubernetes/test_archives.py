@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from placement.kubernetes import Objects, bounded_files, load
-from tests.kubernetes.build import node, pod
+from tests.kubernetes.build import node, pod, said
 
 
 def zipped(name: str = "snapshot.json", **raw: Any) -> bytes:
@@ -48,6 +48,14 @@ def test_a_snapshot_gives_its_objects_whatever_it_is_called(tmp_path: Path, name
     assert [str(o) for o in (*objects.nodes, *objects.pods)] == ["Node n1", "Pod ml/a"]
     assert not objects.warnings
     assert not objects.problems
+
+
+def test_a_list_of_a_snapshot_that_is_not_known_is_told(tmp_path: Path) -> None:
+    content = zipped(podgroups=[{}], widgets=[], configMaps=[{}], nodes=[bare(node("n1"))])
+    where = tmp_path / "s.zip"
+    told = (f"{where}: rawObjects.podgroups: skipped: it is not read",)
+    assert said(read(tmp_path, content).warnings) == told
+    assert said(load([str(where)], strict=True).problems) == told
 
 
 def test_nothing_secret_of_a_snapshot_is_kept(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ _RAW: Final = "rawObjects"
 _ZIP: Final = b"PK\x03\x04"
 _GZIP: Final = b"\x1f\x8b"
 
-#: Lists of a snapshot and what they hold. Others, such as config maps, are not read.
+#: Lists of a snapshot and what they hold.
 _KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "pods": ("v1", "Pod"),
     "nodes": ("v1", "Node"),
@@ -52,6 +52,8 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "resourceSlices": ("resource.k8s.io/v1", "ResourceSlice"),
     "deviceClasses": ("resource.k8s.io/v1", "DeviceClass"),
 }
+#: Lists that do not matter to placement; config maps may hold secrets, too.
+_LEFT_OUT: Final = ("configMaps", "csiStorageCapacities", "csiDrivers", "nodeResourceTopologies")
 #: What a container may keep: all other fields may hold secrets and do not matter to placement.
 _CONTAINER: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _CONTAINERS: Final = ("containers", "initContainers")
@@ -70,10 +72,11 @@ def is_archive(content: bytes) -> bool:
 
 class Unpacked(NamedTuple):
     """A file of an archive: its text, or its objects. A gzip file has no name, nor has the
-    only file of a snapshot of KAI."""
+    only file of a snapshot of KAI. `skipped` are lists of a snapshot that are not known."""
 
     name: str
     content: str | list[Any]
+    skipped: tuple[str, ...] = ()
 
 
 def unpacked(content: bytes) -> Iterator[Unpacked]:
@@ -150,7 +153,10 @@ def _snapshot(text: str) -> Unpacked | None:
     except (ValueError, RecursionError):
         return None
     raw = snapshot.get(_RAW) if isinstance(snapshot, dict) else None
-    return Unpacked("", list(_objects(raw))) if isinstance(raw, dict) else None
+    if not isinstance(raw, dict):
+        return None
+    skipped = tuple(key for key in raw if raw[key] and key not in (*_KINDS, *_LEFT_OUT))
+    return Unpacked("", list(_objects(raw)), skipped)
 
 
 def _objects(raw: Mapping[str, Any]) -> Iterator[Any]:

@@ -82,7 +82,11 @@ def _found(
             yield from _parse(file, content, problems, slips)
         elif is_archive(content):
             try:
-                for name, inside in unpacked(content):
+                for name, inside, skipped in unpacked(content):
+                    slips += [
+                        Problem(file, "", f"rawObjects.{key}", "skipped: it is not read")
+                        for key in skipped
+                    ]
                     within = f"{file}/{name}" if name else file
                     if isinstance(inside, str):
                         yield from _parse(within, inside, problems, slips)
