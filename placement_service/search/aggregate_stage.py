@@ -16,6 +16,7 @@ from placement_service.cp_sat.aggregate.part_types import is_plain
 from placement_service.cp_sat.aggregate.variables import TooManyVariables
 from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import worth
 from placement_service.formulation.tiers.goal import Terms
@@ -64,10 +65,12 @@ class _Descent:
         return AggregateModel(
             self.state.counting,
             self.state.forest,
-            [self.problem.gangs[i] for i in sorted(self.plain)],
-            np.arange(self.problem.node_count),
-            residual.free,
-            self.fixed,
+            Subproblem(
+                [self.problem.gangs[i] for i in sorted(self.plain)],
+                np.arange(self.problem.node_count),
+                residual.free,
+                self.fixed,
+            ),
             self.state.parameters.model,
             self.most,
             self.state.deadline,

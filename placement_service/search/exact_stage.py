@@ -10,6 +10,7 @@ from placement_service.cp_sat.exact.model import ExactModel, size_of
 from placement_service.cp_sat.exact.objective import Goals
 from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms
@@ -40,7 +41,10 @@ def settle_exact(state: State) -> None:
     until = time.monotonic() + state.at_most(state.left / 2)
     try:
         exact = ExactModel(
-            state.counting, gangs, everywhere, problem.free, {}, parameters=p.model, until=until
+            state.counting,
+            Subproblem(gangs, everywhere, problem.free, {}),
+            parameters=p.model,
+            until=until,
         )
     except OutOfTime:
         return
@@ -167,7 +171,12 @@ def _fewest_alone(state: State, gang: Gang, units: Units) -> int | None:
     if size_of(problem, [gang], everywhere) > p.exact_polish_variables:
         return None
     alone = Goals(
-        ExactModel(state.counting, [gang], everywhere, problem.free, {}, gang.rests_on, p.model)
+        ExactModel(
+            state.counting,
+            Subproblem([gang], everywhere, problem.free, {}),
+            gang.rests_on,
+            p.model,
+        )
     )
     alone.hold([(a.placed, 1) for a in alone.admissions()], at_least=1)
     alone.hold(alone.extra_units(None), at_most=0)

@@ -21,6 +21,7 @@ from placement_service.cp_sat.exact.model import ExactModel, size_of
 from placement_service.cp_sat.exact.objective import Goals
 from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Answer, Var, span
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.levels import sums_by_domain
@@ -371,10 +372,10 @@ class Improver:
         residual.take_plan(fixed)
         state = self.state
         model, counting, until = state.parameters.model, state.counting, state.deadline
-        asked = (some.gangs, some.nodes, residual.free, fixed)
+        part = Subproblem(some.gangs, some.nodes, residual.free, fixed)
         if some.plain:
-            return AggregateModel(counting, state.forest, *asked, model, until=until)
-        return Goals(ExactModel(counting, *asked, parameters=model, until=until))
+            return AggregateModel(counting, state.forest, part, model, until=until)
+        return Goals(ExactModel(counting, part, parameters=model, until=until))
 
     def _settle(
         self, model: AggregateModel | Goals, fixed: Worth, at: int, *, again: bool

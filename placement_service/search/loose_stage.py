@@ -19,6 +19,7 @@ from placement_service.cp_sat.aggregate.model import AggregateModel
 from placement_service.cp_sat.aggregate.variables import TooManyVariables
 from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.entities.solution import TierName
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Terms
@@ -61,10 +62,7 @@ def settle_loose(state: State, *, most_named: float = 1.0) -> bool:
         model = AggregateModel(
             state.counting,
             forest,
-            gangs,
-            everywhere,
-            problem.free,
-            {},
+            Subproblem(gangs, everywhere, problem.free, {}),
             p.model,
             most,
             state.deadline,

@@ -37,7 +37,7 @@ from placement_service.cp_sat.aggregate.domain_forest import Forest
 from placement_service.cp_sat.aggregate.variables import AggregateVariables
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Strategy, Var, hold, lesser, optimise
-from placement_service.formulation.arrays import Ints
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Admission, Terms
@@ -46,29 +46,23 @@ K = TypeVar("K")
 
 
 class AggregateModel:
-    """Gangs to decide, on nodes with what is free there; `fixed` stay as they are.
-
-    All gangs must be plain (`part_types.is_plain`).
-    """
+    """A part of the problem whose gangs all are plain (`part_types.is_plain`)."""
 
     def __init__(
         self,
         counting: Counting,
         forest: Forest,
-        gangs: Sequence[Gang],
-        nodes: Ints,
-        free: Ints,
-        fixed: Plan,
+        subproblem: Subproblem,
         parameters: ModelParameters = MODEL_DEFAULTS,
         most_variables: int | None = None,
         until: float = math.inf,
     ) -> None:
         """Raises TooManyVariables and OutOfTime, see `AggregateVariables`."""
         self.variables = AggregateVariables(
-            counting, forest, gangs, nodes, free, fixed, parameters, most_variables, until
+            counting, forest, subproblem, parameters, most_variables, until
         )
         self.problem = counting.problem
-        self.gangs = gangs
+        self.gangs = subproblem.gangs
         self.kinds = self.variables.kinds
         self.cp = self.variables.cp
         self._filling = constrain(self.variables, counting)

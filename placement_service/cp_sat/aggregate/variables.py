@@ -9,7 +9,6 @@ here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,9 +31,8 @@ from placement_service.cp_sat.linear_model import check_time
 from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.plan import Plan
-from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 
@@ -86,10 +84,7 @@ class AggregateVariables:
         self,
         counting: Counting,
         forest: Forest,
-        gangs: Sequence[Gang],
-        nodes: Ints,
-        free: Ints,
-        fixed: Plan,
+        subproblem: Subproblem,
         parameters: ModelParameters,
         most_variables: int | None = None,
         until: float = math.inf,
@@ -99,16 +94,16 @@ class AggregateVariables:
         self.problem = counting.problem
         self.forest = forest
         self.parameters = parameters
-        self.kinds = Kinds(counting, forest, gangs, fixed, until)
+        self.kinds = Kinds(counting, forest, subproblem.gangs, subproblem.fixed, until)
         count: dict[int, int] = {}
-        for g in gangs:
+        for g in subproblem.gangs:
             for d in g.demands:
                 count[d.pod_class] = count.get(d.pod_class, 0) + d.count
         self.pod_classes = sorted(count)
         self.classes = classify(
             self.problem,
-            free,
-            nodes,
+            subproblem.free,
+            subproblem.nodes,
             self.pod_classes,
             [count[s] for s in self.pod_classes],
             forest.levels,
@@ -125,7 +120,7 @@ class AggregateVariables:
             tuple(int(v) for v in forest.holds[:, c.nodes[0]] if v >= 0) for c in self.classes
         ]
         self.capacity = VertexCapacity(
-            forest, self.kinds, self.pod_classes, self.classes, self.paths, free
+            forest, self.kinds, self.pod_classes, self.classes, self.paths, subproblem.free
         )
         self._at_depth: dict[int, list[int]] = {}
         for v in sorted({v for path in self.paths for v in path}):

@@ -32,6 +32,7 @@ from placement_service.cp_sat.exact.home_pods import HomePods
 from placement_service.cp_sat.exact.variables import ExactVariables, UnitsAt
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Strategy, Var, hold, optimise
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, units_of
@@ -57,29 +58,22 @@ class _Placed(NamedTuple):
 
 
 class ExactModel:
-    """Gangs to decide, on nodes with what is free there.
+    """A part of the problem under every rule.
 
-    `fixed` are gangs that stay as they are; their units are already out of
-    `free`. `bases` are gangs taken for placed, wherever they are. The gangs of
-    the model must not meet fixed ones in rules between pods
-    (`Problem.special`).
+    `bases` are gangs taken for placed, wherever they are. The gangs of the model must not meet
+    fixed ones in rules between pods (`Problem.special`).
     """
 
     def __init__(
         self,
         counting: Counting,
-        gangs: Sequence[Gang],
-        nodes: Ints,
-        free: Ints,
-        fixed: Plan,
+        subproblem: Subproblem,
         bases: Collection[int] = (),
         parameters: ModelParameters = MODEL_DEFAULTS,
         until: float = math.inf,
     ) -> None:
         """Raises OutOfTime where it is not built by `until`."""
-        self.variables = ExactVariables(
-            counting, gangs, nodes, free, fixed, bases, parameters, until
-        )
+        self.variables = ExactVariables(counting, subproblem, bases, parameters, until)
         self.home_pods = HomePods(self.variables)
         self.filling = constrain(self.variables, self.home_pods)
         #: Filled by the goals that ask for it.

@@ -6,7 +6,7 @@ Nothing is constrained here.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +18,10 @@ from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx, LevelIdx
-from placement_service.formulation.plan import Plan, is_placed
+from placement_service.formulation.plan import is_placed
 from placement_service.formulation.problem import Gang, Problem, Scope
 
 
@@ -42,10 +43,7 @@ class ExactVariables:
     def __init__(
         self,
         counting: Counting,
-        gangs: Sequence[Gang],
-        nodes: Ints,
-        free: Ints,
-        fixed: Plan,
+        subproblem: Subproblem,
         bases: Collection[int],
         parameters: ModelParameters,
         until: float,
@@ -54,8 +52,8 @@ class ExactVariables:
         self._until = until
         self.problem: Problem = counting.problem
         self.counting = counting
-        self.gangs = tuple(g for g in gangs if g.placeable)
-        self.fixed = fixed
+        self.gangs = tuple(g for g in subproblem.gangs if g.placeable)
+        self.fixed = subproblem.fixed
         self._bases = bases
         self._domains_of = {
             (g.index, i): frozenset(np.flatnonzero(counting.domains_for(g, s)).tolist())
@@ -71,15 +69,17 @@ class ExactVariables:
         self.pod_classes = sorted(count)
         self.pod_class_at = {s: k for k, s in enumerate(self.pod_classes)}
         #: Nodes that nothing runs on and that were not taken from [N].
-        self.whole: Bools = self.problem.whole_free & (free == self.problem.free).all(axis=1)
+        self.whole: Bools = self.problem.whole_free & (subproblem.free == self.problem.free).all(
+            axis=1
+        )
         self.classes: tuple[NodeClass, ...] = classify(
             self.problem,
-            free,
-            nodes,
+            subproblem.free,
+            subproblem.nodes,
             self.pod_classes,
             [count[s] for s in self.pod_classes],
             self._levels(),
-            [*self._marks(), self._told_apart(free, parameters.told_apart)],
+            [*self._marks(), self._told_apart(subproblem.free, parameters.told_apart)],
             parameters,
             until,
         )

@@ -15,6 +15,7 @@ from placement_service.cp_sat.aggregate.model import AggregateModel
 from placement_service.cp_sat.exact.model import ExactModel
 from placement_service.cp_sat.exact.objective import Goals
 from placement_service.cp_sat.solving import Answer, Var
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.entities.pod_assignment import count_pods, name_pods
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import Solution, TierName
@@ -137,7 +138,9 @@ def as_good(case: Case, gangs: Sequence[Gang]) -> Goals:
     free = case.room(fixed).free
     goals = Goals(
         ExactModel(
-            case.counting, gangs, case.everywhere, free, fixed, parameters=case.parameters.model
+            case.counting,
+            Subproblem(gangs, case.everywhere, free, fixed),
+            parameters=case.parameters.model,
         )
     )
     hold_to(case, goals, gangs)
@@ -149,7 +152,10 @@ def counted_as_good(case: Case, gangs: Sequence[Gang]) -> AggregateModel:
     fixed = case.without(gangs)
     free = case.room(fixed).free
     model = AggregateModel(
-        case.counting, case.forest, gangs, case.everywhere, free, fixed, case.parameters.model
+        case.counting,
+        case.forest,
+        Subproblem(gangs, case.everywhere, free, fixed),
+        case.parameters.model,
     )
     hold_to(case, model, gangs, guesses=not model.kinds.exact)
     return model

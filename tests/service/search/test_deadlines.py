@@ -14,6 +14,7 @@ import pytest
 from placement_service.cp_sat.admission.master import AdmissionMaster
 from placement_service.cp_sat.aggregate.model import AggregateModel
 from placement_service.cp_sat.linear_model import OutOfTime
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
@@ -106,7 +107,8 @@ def test_the_aggregate_model_is_built_no_further_than_the_deadline(
 ) -> None:
     """Whenever time is over while gangs are sorted, variables made or constraints posted."""
     mine = state(LONG)
-    asked = (mine.counting, mine.forest, PROBLEM.gangs, np.arange(PROBLEM.node_count), PROBLEM.free)
+    part = Subproblem(PROBLEM.gangs, np.arange(PROBLEM.node_count), PROBLEM.free, {})
+    asked = (mine.counting, mine.forest, part)
     looks = 0
 
     def ticking() -> float:
@@ -115,13 +117,13 @@ def test_the_aggregate_model_is_built_no_further_than_the_deadline(
         return float(looks)
 
     monkeypatch.setattr(time, "monotonic", ticking)
-    AggregateModel(*asked, {})
+    AggregateModel(*asked)
     every, looks = looks, 0
     ended: set[str] = set()
     for until in range(every):
         looks = 0
         with pytest.raises(OutOfTime) as late:
-            AggregateModel(*asked, {}, until=float(until))
+            AggregateModel(*asked, until=float(until))
         assert looks == until + 1
         ended.update(entry.path.stem for entry in late.traceback if isinstance(entry.path, Path))
     assert ended >= {"part_types", "variables", "constraints"}

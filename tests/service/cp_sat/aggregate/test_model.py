@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from placement_service.cp_sat.aggregate.model import AggregateModel
 from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.entities.request import Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
@@ -157,7 +158,9 @@ def test_a_part_too_large_for_any_domain_may_lie_on_more_nodes_without_the_label
 )
 def test_a_node_without_the_label_is_one_place(scenario: Scenario) -> None:
     problem = formulate(scenario.snapshot(), POLICY)
-    model = AggregateModel(*counted(problem), problem.gangs, np.arange(3), problem.free, {})
+    model = AggregateModel(
+        *counted(problem), Subproblem(problem.gangs, np.arange(3), problem.free, {})
+    )
     model.hold(admitted(model), at_least=sum(g.value for g in problem.gangs))
 
     answer = model.solve(model.topology_cost(), maximize=False, hint=None, seconds=10, effort=10)
@@ -183,7 +186,9 @@ def test_a_base_waits_though_a_gang_based_on_it_runs_already() -> None:
 def test_a_goal_without_terms_forgets_the_goal_before_it() -> None:
     scenario = Scenario(rack("r1", 2)).gang("a", pods=2, gpus=8, pack="rack")
     problem = formulate(scenario.snapshot(), POLICY)
-    model = AggregateModel(*counted(problem), problem.gangs, np.arange(2), problem.free, {})
+    model = AggregateModel(
+        *counted(problem), Subproblem(problem.gangs, np.arange(2), problem.free, {})
+    )
 
     first = model.solve(admitted(model), maximize=True, hint=None, seconds=LONG, effort=10)
     second = model.solve([], maximize=True, hint=None, seconds=LONG, effort=10)
@@ -217,7 +222,9 @@ def test_a_base_stays_where_gangs_based_on_it_are_left_as_they_are() -> None:
     free = problem.free.copy()
     free[2] -= problem.request[problem.gangs[1].demands[0].pod_class]
 
-    model = AggregateModel(counting, forest, problem.gangs[:1], np.arange(4), free, fixed)
+    model = AggregateModel(
+        counting, forest, Subproblem(problem.gangs[:1], np.arange(4), free, fixed)
+    )
     answer = model.solve(model.topology_cost(), maximize=False, hint=None, seconds=LONG, effort=10)
 
     assert answer.plan == {0: ((0, 3, 1),)}

@@ -11,6 +11,7 @@ import pytest
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.exact.model import ExactModel, size_of
 from placement_service.cp_sat.linear_model import OutOfTime
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.entities.request import HOSTNAME, Policy
 from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 from placement_service.formulation.formulate import formulate
@@ -62,7 +63,7 @@ def problem_of(scenario: Scenario) -> Problem:
 def model_of(problem: Problem, until: float) -> ExactModel:
     counting = Counting(Topology(problem))
     every = np.arange(problem.node_count)
-    return ExactModel(counting, problem.gangs, every, problem.free, {}, until=until)
+    return ExactModel(counting, Subproblem(problem.gangs, every, problem.free, {}), until=until)
 
 
 @pytest.mark.parametrize(

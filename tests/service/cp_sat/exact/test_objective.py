@@ -13,6 +13,7 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.exact.model import ExactModel
 from placement_service.cp_sat.exact.objective import Goals
 from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
@@ -38,7 +39,10 @@ def settle_all(snapshot: Snapshot) -> Worth:
     gangs = [g for g in problem.gangs if g.placeable and (g.pending or g.extras)]
     state = State(problem, first_answer(problem), time.monotonic() + LONG, lambda _: None)
     model = Goals(
-        ExactModel(state.counting, gangs, np.arange(problem.node_count), problem.free, {})
+        ExactModel(
+            state.counting,
+            Subproblem(gangs, np.arange(problem.node_count), problem.free, {}),
+        )
     )
     plan = state.plan
 
@@ -96,7 +100,9 @@ def test_gangs_that_differ_in_their_scopes_alone_are_not_placed_in_order() -> No
     """No rack takes the first; the second asks for the same, and not for a rack."""
     scenario = Scenario("x1=8 x2=8 | r1: y1=8 y2=0").gang("a", pods=2, gpus=8, pack="rack")
     problem = formulate(scenario.gang("b", pods=2, gpus=8).snapshot(), Policy())
-    model = ExactModel(Counting(Topology(problem)), problem.gangs, np.arange(4), problem.free, {})
+    model = ExactModel(
+        Counting(Topology(problem)), Subproblem(problem.gangs, np.arange(4), problem.free, {})
+    )
 
     admitted = goals(problem)[0].terms(Goals(model))
     assert admitted is not None
