@@ -6,20 +6,18 @@ pod class is the sum of its pods, when all its pods are mandatory.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.entities.solution import Assignment
 from placement_service.formulation import guarantees
 from placement_service.formulation.arrays import MOST_REPEATED
 from placement_service.formulation.eviction import reclaim_ways
 from placement_service.formulation.eviction.disruption_budgets import budgets
 from placement_service.formulation.eviction.running_topology import growing
 from placement_service.formulation.eviction.winners import winners
-from placement_service.formulation.gang_draft import GangDraft
+from placement_service.formulation.gang_draft import Drafting, GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
 from placement_service.formulation.gpu_counts import gpu_counts
 from placement_service.formulation.indices import GangIdx, LevelIdx
@@ -98,7 +96,7 @@ def _formulate(
     pod_classes = PodClasses(snapshot, levels)
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
     ownership = Ownership(snapshot, prepared.homes, prepared.users, loose=loose)
-    drafts = _drafts(prepared, levels, ownership)
+    drafts = Drafting(prepared, levels, ownership).drafts()
     _spread_refusal(drafts, by_name)
     for draft in drafts:
         draft.make_demands(pod_classes)
@@ -175,32 +173,6 @@ def _with_loose_rows(problem: Problem, exact: bool) -> Problem:
     return replace(problem, relaxation=loosened, loosened=loosened)
 
 
-def _drafts(prepared: Prepared, levels: Levels, ownership: Ownership) -> list[GangDraft]:
-    """A draft of each gang, without demands."""
-    snapshot = prepared.snapshot
-    index = snapshot.columns.row_of
-    gone = _gone_nodes(snapshot, index)
-    queue_names = {q.name for q in snapshot.queues}
-    homes: defaultdict[int, list[Assignment]] = defaultdict(list)
-    for home in prepared.homes:
-        homes[home.gang].append(home)
-    return [
-        GangDraft(
-            i,
-            g,
-            levels,
-            index,
-            gone,
-            snapshot.as_of,
-            queue_names,
-            ownership,
-            homes[i],
-            prepared,
-        )
-        for i, g in enumerate(snapshot.gangs)
-    ]
-
-
 def _values(
     request: Snapshot, snapshot: Snapshot, policy: Policy, by_name: Mapping[str, int]
 ) -> list[int]:
@@ -264,17 +236,6 @@ def _with_guarantees(
     for gang in gangs:
         found = guarantee_of.get(gang.index)
         yield gang if found is None else replace(gang, guarantee=found)
-
-
-def _gone_nodes(snapshot: Snapshot, index: Mapping[str, int]) -> dict[str, int]:
-    """Nodes of running pods that are not in the snapshot, each a place of its own below -1."""
-    gone: dict[str, int] = {}
-    for gang in snapshot.gangs:
-        for group in gang.groups:
-            for pod in group.running_pods:
-                if pod.node not in index:
-                    gone.setdefault(pod.node, -2 - len(gone))
-    return gone
 
 
 def _set_bases(

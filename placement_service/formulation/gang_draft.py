@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from placement_service.entities.request import PodGang
+from placement_service.entities.request import Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.indices import (
     ANY_NODE,
@@ -49,25 +50,47 @@ class _DemandDraft(NamedTuple):
     members: tuple[Member, ...]
 
 
+class Drafting:
+    """What the drafts of all gangs of a snapshot look at."""
+
+    def __init__(self, prepared: Prepared, levels: Levels, ownership: Ownership) -> None:
+        snapshot = prepared.snapshot
+        self.prepared = prepared
+        self.levels = levels
+        self.ownership = ownership
+        self.row_of = snapshot.columns.row_of
+        self.gone = _gone_nodes(snapshot)
+        self.queues = {queue.name for queue in snapshot.queues}
+        #: The homes of each gang.
+        self.homes: defaultdict[int, list[Assignment]] = defaultdict(list)
+        for home in prepared.homes:
+            self.homes[home.gang].append(home)
+
+    def drafts(self) -> list[GangDraft]:
+        """A draft of each gang, without demands."""
+        return [GangDraft(i, self) for i in range(len(self.prepared.snapshot.gangs))]
+
+
+def _gone_nodes(snapshot: Snapshot) -> dict[str, int]:
+    """Nodes of running pods that are not in the snapshot, each a place of its own below -1."""
+    gone: dict[str, int] = {}
+    row_of = snapshot.columns.row_of
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for pod in group.running_pods:
+                if pod.node not in row_of:
+                    gone.setdefault(pod.node, -2 - len(gone))
+    return gone
+
+
 class GangDraft:
     """One gang; `finish` once all drafts have made their demands."""
 
-    def __init__(
-        self,
-        index: int,
-        gang: PodGang,
-        levels: Levels,
-        node: Mapping[str, int],
-        gone: dict[str, int],
-        as_of: int | None,
-        queues: Collection[str],
-        ownership: Ownership,
-        homes: Sequence[Assignment],
-        prepared: Prepared,
-    ) -> None:
-        """`homes` are those of the gang."""
+    def __init__(self, index: int, drafting: Drafting) -> None:
+        prepared = drafting.prepared
         self.index = index
-        self._homes = homes
+        self.gang = gang = prepared.snapshot.gangs[index]
+        self._homes = homes = drafting.homes[index]
         self._minimums = minimums = prepared.minimums
         self._only_extras = index in prepared.only_extras
         self._only_stays = prepared.only_stays
@@ -81,16 +104,16 @@ class GangDraft:
         }
         self._comes = prepared.comes
         self._is_scattered = index in prepared.scattered
+        as_of = prepared.snapshot.as_of
         created = as_of if gang.created is None else gang.created
         self._waited = 0 if as_of is None or created is None else max(0, as_of - created)
-        self.gang = gang
-        self._ownership = ownership
-        self._node = node
-        self.packing = PackingScopes(gang, levels, node, gone)
+        self._ownership = drafting.ownership
+        self._row_of = drafting.row_of
+        self.packing = PackingScopes(gang, drafting.levels, self._row_of, drafting.gone)
         self.refused = (
             gang.uninitialized
             or bool(gang.refusals)
-            or bool(gang.queue and gang.queue not in queues)
+            or bool(gang.queue and gang.queue not in drafting.queues)
             or any(g.missing > g.pending_count for g in gang.groups)
             or self.packing.are_broken
         )
@@ -117,56 +140,65 @@ class GangDraft:
 
     def make_demands(self, pod_classes: PodClasses) -> None:
         """One demand per pod set, and one per bundle."""
-        namespace = self.gang.namespace
         bundles = self._bundles(pod_classes)
         in_bundle = {i for groups in bundles for i in groups}
         self._demands: list[_DemandDraft] = []
         self._requirements: list[GroupRequirement] = []
         self._of_group: dict[int, list[int]] = {}
-        for i, group in enumerate(self.gang.groups):
-            if i in in_bundle:
-                continue
-            first = len(self._demands)
-            for k, pod_set in enumerate(group.pod_sets):
-                if not pod_set.pods:
-                    continue
-                owned = self._ownership.of(self.gang, pod_set)
-                at = self._at.get((i, k), ANY_NODE)
-                count = len(pod_set.pods)
-                closed = self._closed_to(i, k)
-                pod_class = pod_classes.add(
-                    namespace, pod_set.template, count, owned, at, closed=closed
-                )
-                member = Member(GroupIdx(i), PodSetIdx(k), 1)
-                self._demands.append(_DemandDraft(pod_class, len(pod_set.pods), (member,)))
-            mine = tuple(range(first, len(self._demands)))
-            # Those that come stand first.
-            self._of_group[i] = list(mine[:1] if self._is_scattered else mine)
-            if mine:
-                # Of pods that stay or come each runs once.
-                once = GroupOf(self.index, i) in self._comes
-                most = group.missing if once else group.pending_count
-                self._requirements.append(GroupRequirement(mine, group.missing, most))
+        for i in range(len(self.gang.groups)):
+            if i not in in_bundle:
+                self._demand_sets(i, pod_classes)
         for groups in bundles:
-            members = tuple(
-                Member(GroupIdx(i), PodSetIdx(k), len(s.pods))
-                for i in sorted(groups)
-                for k, s in enumerate(self.gang.groups[i].pod_sets)
+            self._demand_bundle(groups, pod_classes)
+
+    def _demand_sets(self, i: int, pod_classes: PodClasses) -> None:
+        """Demands of a group, one for each of its pod sets."""
+        group = self.gang.groups[i]
+        first = len(self._demands)
+        for k, pod_set in enumerate(group.pod_sets):
+            if not pod_set.pods:
+                continue
+            owned = self._ownership.of(self.gang, pod_set)
+            at = self._at.get((i, k), ANY_NODE)
+            count = len(pod_set.pods)
+            closed = self._closed_to(i, k)
+            pod_class = pod_classes.add(
+                self.gang.namespace, pod_set.template, count, owned, at, closed=closed
             )
-            content: dict[ClassIdx, int] = {}
-            for member in members:
-                template = self.gang.groups[member.group].pod_sets[member.pod_set].template
-                at = self._at.get((member.group, member.pod_set), ANY_NODE)
-                closed = self._closed_to(member.group, member.pod_set)
-                pod_class = pod_classes.add(namespace, template, member.pods, at=at, closed=closed)
-                content[pod_class] = content.get(pod_class, 0) + member.pods
-            bundle = tuple(ClassPods(*item) for item in sorted(content.items()))
-            pod_classes.bundle(bundle)
-            number = len(self._demands)
-            self._demands.append(_DemandDraft(bundle, 1, members))
-            self._requirements.append(GroupRequirement((number,), 1, 1))
-            for i in groups:
-                self._of_group[i] = [number]
+            member = Member(GroupIdx(i), PodSetIdx(k), 1)
+            self._demands.append(_DemandDraft(pod_class, count, (member,)))
+        mine = tuple(range(first, len(self._demands)))
+        # Those that come stand first.
+        self._of_group[i] = list(mine[:1] if self._is_scattered else mine)
+        if mine:
+            # Of pods that stay or come each runs once.
+            once = GroupOf(self.index, i) in self._comes
+            most = group.missing if once else group.pending_count
+            self._requirements.append(GroupRequirement(mine, group.missing, most))
+
+    def _demand_bundle(self, groups: frozenset[int], pod_classes: PodClasses) -> None:
+        """The demand of groups that share a host: one unit."""
+        members = tuple(
+            Member(GroupIdx(i), PodSetIdx(k), len(s.pods))
+            for i in sorted(groups)
+            for k, s in enumerate(self.gang.groups[i].pod_sets)
+        )
+        content: dict[ClassIdx, int] = {}
+        for member in members:
+            template = self.gang.groups[member.group].pod_sets[member.pod_set].template
+            at = self._at.get((member.group, member.pod_set), ANY_NODE)
+            closed = self._closed_to(member.group, member.pod_set)
+            pod_class = pod_classes.add(
+                self.gang.namespace, template, member.pods, at=at, closed=closed
+            )
+            content[pod_class] = content.get(pod_class, 0) + member.pods
+        bundle = tuple(ClassPods(*item) for item in sorted(content.items()))
+        pod_classes.bundle(bundle)
+        number = len(self._demands)
+        self._demands.append(_DemandDraft(bundle, 1, members))
+        self._requirements.append(GroupRequirement((number,), 1, 1))
+        for i in groups:
+            self._of_group[i] = [number]
 
     def _bundles(self, pod_classes: PodClasses) -> list[frozenset[int]]:
         """Disjoint sets of groups, all mandatory and unbound, that share a host."""
@@ -223,14 +255,7 @@ class GangDraft:
         )
         whole, anew = whole_name(self.gang.name), is_anew(self.gang.name)
         other_way = is_otherwise(self.gang.name)
-        not_with = -1
-        if anew or other_way:
-            not_with = by_name.get(part_name(whole), by_name[whole])
-        elif self.is_open:
-            not_with = by_name.get(anew_name(whole), -1)
-        else:
-            other = by_name.get(otherwise_name(self.gang.name), -1)
-            not_with = other if other >= 0 and drafts[other].comes_again else -1
+        not_with = self._not_with(drafts, by_name)
         base = by_name[self.gang.base_gang] if self.gang.base_gang else -1
         set_base = set_bases[self.index]
         set_level = NO_LEVEL
@@ -257,7 +282,7 @@ class GangDraft:
             set_level=set_level,
             set_running=self.packing.running_places(set_level),
             previous=frozenset(
-                NodeIdx(self._node[n]) for n in self.gang.previous_nodes if n in self._node
+                NodeIdx(self._row_of[n]) for n in self.gang.previous_nodes if n in self._row_of
             ),
             home=tuple(sorted(self._home(demands))),
             keeps=tuple(self._keeps(demands)),
@@ -277,6 +302,17 @@ class GangDraft:
             runs_in_part=anew
             or (self.gang.is_pending and any(g.running_count for g in self.gang.groups)),
         )
+
+    def _not_with(self, drafts: Sequence[GangDraft], by_name: Mapping[str, int]) -> int:
+        """The other way to run the same gang, of which only one may be placed; -1 for none."""
+        name = self.gang.name
+        whole = whole_name(name)
+        if is_anew(name) or is_otherwise(name):
+            return by_name.get(part_name(whole), by_name[whole])
+        if self.is_open:
+            return by_name.get(anew_name(whole), -1)
+        other = by_name.get(otherwise_name(name), -1)
+        return other if other >= 0 and drafts[other].comes_again else -1
 
     def _surplus(self, drafts: Sequence[GangDraft], by_name: Mapping[str, int]) -> int:
         """The extras in a part that go with it: what runs beyond the minimums of its gang, of which
