@@ -372,6 +372,25 @@ def test_what_is_asked_of_single_devices_beyond_that_is_refused(
     assert KOORD + annotation in refused
 
 
+def test_what_cannot_be_meant_of_partitions_and_devices_is_told() -> None:
+    table = {f"{KOORD}gpu-partitions": json.dumps({"2": [{"minors": [0, 7]}]})}
+    policy = {"node.koordinator.sh/gpu-partition-policy": "honor"}
+    wrong = device("n1", {}, {}, annotations=table, labels=policy)
+    idle = gang(podgroups=[group("w", least=0)])
+    assert said(translated(node("n1"), wrong, device("n7", {}), idle).warnings) == (
+        f"Device n1: metadata.annotations[{KOORD}gpu-partitions]:"
+        " GPU 7 of a partition is not there: the partition is left out",
+        "Device n1: metadata.labels[node.koordinator.sh/gpu-partition-policy]:"
+        " must be one of Honor, Prefer, not honor: taken as Prefer",
+        "1 Device of nodes that are not in the input, first Device n7",
+    )
+    (one,) = said(translated(node("n1", labels=policy), device("n1", {}), idle).warnings)
+    assert one.startswith("Node n1: metadata.labels[node.koordinator.sh/gpu-partition-policy]: ")
+    table = {f"{KOORD}gpu-partitions": json.dumps({"4": [{"minors": [0, 1]}]})}
+    (problem,) = problems(node("n1"), device("n1", {}, {}, annotations=table))
+    assert problem[2] == "must be 4 GPUs, as the key says, not 2"
+
+
 def test_devices_that_are_not_as_they_should_be_are_problems() -> None:
     table = {f"{KOORD}gpu-partitions": '{"2": [{"minors": "all"}], "4": 3}'}
     lost = {"topology": {"pcieID": ["0"]}}

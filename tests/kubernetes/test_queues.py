@@ -127,6 +127,8 @@ def test_a_quota_names_the_namespaces_that_are_in_it(named: str, want: str) -> N
     known = [shared, quota("koordinator-default-quota", namespace="kube-system")]
     assert only_gang(*known, *gang_in({})).queue == want
     assert only_gang(*known, quota("ml"), *gang_in({})).queue == "queues/ml"
+    told = " ".join(said(translated(*known, *gang_in({})).warnings))
+    assert ("is not a list of names in JSON" in told) == (named == "web, ml")
 
 
 def test_a_quota_of_parts_of_pieces_allows_the_whole_ones() -> None:

@@ -60,6 +60,19 @@ def user(name: str, **requests: str) -> Body:
     )  # fmt: skip
 
 
+def test_a_phase_that_is_none_is_a_problem() -> None:
+    phases = "Pending, Available, Waiting, Succeeded, Failed"
+    assert problems(node("n1"), reservation(phase="available")) == [
+        ("Reservation r", "status.phase", f"must be one of {phases}, not available")
+    ]
+
+
+def test_a_field_of_an_affinity_that_is_not_known_is_refused_by_name() -> None:
+    picky = pod("a", metadata={"annotations": {AFFINITY: json.dumps({"nam": "r"})}})
+    (sent,) = request(node("n1"), picky, gang(podgroups=[group("w", "a")])).gangs
+    assert list(sent.unsupported) == [f"pod ml/a: metadata.annotations[{AFFINITY}]: nam"]
+
+
 def test_a_reservation_holds_what_it_was_given_for_its_owners() -> None:
     found = only(reservation(metadata={"labels": {"tier": "a"}}))
     assert (found.name, found.node) == ("reservations/r", "nodes/n1")

@@ -95,6 +95,8 @@ class _Listed:
     nics: dict[int, str] = field(default_factory=dict)
     partitions: tuple[v1.DevicePartition, ...] | None = None
     policy: str = ""
+    #: GPUs of partitions that are not listed.
+    lost: set[int] = field(default_factory=set)
 
 
 class Devices:
@@ -171,7 +173,15 @@ class Devices:
         for minor, pcie in listed.nics.items():
             if minor not in busy:
                 free_nics[pcie] = free_nics.get(pcie, 0) + 1
+        if listed.lost:
+            text = f"GPU {min(listed.lost)} of a partition is not there: the partition is left out"
+            field = f"metadata.annotations[{_PARTITIONS}]"
+            self._warnings.append(listed.object.problem(field, text))
         policy = labels.get(_POLICY) or listed.policy or "Prefer"
+        if policy not in _POLICIES:
+            text = f"must be one of {', '.join(_POLICIES)}, not {policy[:40]}: taken as Prefer"
+            owner = f"Node {listed.object.name}" if labels.get(_POLICY) else str(listed.object)
+            self._warnings.append(Problem("", owner, f"metadata.labels[{_POLICY}]", text))
         return Board(
             [_message(gpu, free_nics) for gpu in gpus],
             partitions,
@@ -325,19 +335,24 @@ def _read(one: Object, at: At) -> _Listed:
     listed.policy = metadata.get("labels").labels().get(_POLICY, "")
     table = read_json(metadata.get("annotations"), _PARTITIONS)
     if not table.absent:
-        listed.partitions = _partitions(table, listed.gpus)
+        listed.partitions = _partitions(table, listed)
     return listed
 
 
-def _partitions(table: At, gpus: Mapping[int, _Gpu]) -> tuple[v1.DevicePartition, ...]:
+def _partitions(table: At, listed: _Listed) -> tuple[v1.DevicePartition, ...]:
     found: dict[tuple[int, ...], v1.DevicePartition] = {}
     for size in table.value:
         for entry in table.get(str(size)).items():
             minors = entry.get("minors")
             if not isinstance(minors.value, list) or not all(type(m) is int for m in minors.value):
                 minors.must_be("a list of numbers")
-            elif minors.value and gpus.keys() >= set(minors.value):
-                devices = tuple(sorted(set(minors.value)))
+                continue
+            devices = tuple(sorted(set(minors.value)))
+            if str(len(devices)) != str(size):
+                minors.problem(f"must be {size} GPUs, as the key says, not {len(devices)}")
+            elif lost := set(devices) - listed.gpus.keys():
+                listed.lost |= lost
+            else:
                 found[devices] = v1.DevicePartition(
                     devices=devices,
                     score=entry.get("allocationScore").integer(least=-(2**31)),

@@ -41,17 +41,21 @@ def read_elastic_quotas(
                 limit=with_gpus(at.get("spec").get("max").amounts(round_up=False, capped=True)),
                 guaranteed=with_gpus(guaranteed),
                 serves_namespace=True,
-                namespaces=_namespaces(at.get("metadata").get("annotations")),
+                namespaces=_namespaces(one, at.get("metadata").get("annotations"), warnings),
             )
         )
         problems += [one.problem(*finding) for finding in findings]
     return quotas
 
 
-def _namespaces(annotations: At) -> tuple[str, ...]:
+def _namespaces(one: Object, annotations: At, warnings: list[Problem]) -> tuple[str, ...]:
     """The namespaces whose pods are in the quota; Koordinator ignores a list that is malformed."""
     try:
         names = json.loads(annotations.labels().get(_NAMESPACES) or "[]")
     except (ValueError, RecursionError):
-        return ()
-    return tuple(n for n in names if isinstance(n, str)) if isinstance(names, list) else ()
+        names = None
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    text = "is not a list of names in JSON: ignored, as Koordinator does"
+    warnings.append(one.problem(f"metadata.annotations[{_NAMESPACES}]", text))
+    return ()

@@ -23,6 +23,10 @@ from placement.kubernetes.volumes import Volumes, both
 
 _KOORDINATOR: Final = "scheduling.koordinator.sh/"
 _RESERVATION_AFFINITY: Final = f"{_KOORDINATOR}reservation-affinity"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+#: The fields of a reservation affinity; what is preferred is ignored.
+_AFFINITY: Final = ("name", "reservationSelector", _REQUIRED,
+    "preferredDuringSchedulingIgnoredDuringExecution", "tolerations")  # fmt: skip
 _JOINT: Final = f"{_KOORDINATOR}device-joint-allocate"
 _HINT: Final = f"{_KOORDINATOR}device-allocate-hint"
 _PARTITION: Final = f"{_KOORDINATOR}gpu-partition-spec"
@@ -210,7 +214,7 @@ def _reservation_affinity(annotations: At) -> v1.ReservationSelector | None:
         Requirement(key, "In", (value,)).message()
         for key, value in sorted(affinity.get("reservationSelector").labels().items())
     ]
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    required = affinity.get(_REQUIRED)
     terms = []
     for term in required.get("reservationSelectorTerms").items():
         expressions = [read_requirement(e) for e in term.get("matchExpressions").items()]
@@ -239,9 +243,13 @@ def _joint(annotations: At, gpus: GpuRequest) -> tuple[int, list[str]]:
 
 
 def _refused_annotations(annotations: At) -> list[str]:
-    """Requirements on single devices that have no counterpart."""
+    """Requirements on single devices, and of reservations, that have no counterpart."""
     hints = read_json(annotations, _HINT)
-    refused = []
+    refused = [
+        f"metadata.annotations[{_RESERVATION_AFFINITY}]: {field}"
+        for field in read_json(annotations, _RESERVATION_AFFINITY).value or ()
+        if field not in _AFFINITY
+    ]
     for kind in hints.value or ():
         hint = hints.get(kind)
         if not (hint.absent or isinstance(hint.value, dict)):

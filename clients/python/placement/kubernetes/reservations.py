@@ -34,6 +34,7 @@ USED: Final = "scheduling.koordinator.sh/reservation-allocated"
 
 _WAITING: Final = "Waiting"
 _HOLDING: Final = ("Available", _WAITING)
+_PHASES: Final = ("Pending", *_HOLDING, "Succeeded", "Failed")
 _DEFAULT_TTL: Final = "24h"
 _RESTRICTED: Final = "Restricted"
 #: One without any may be topped up from the node, as an aligned one.
@@ -120,7 +121,9 @@ class _Reader:
     ) -> v1.Reservation | None:
         spec, status = at.get("spec"), at.get("status")
         node = status.get("nodeName").text()
-        if status.get("phase").text() not in _HOLDING or not node or self._has_expired(at):
+        phase = status.get("phase")
+        told = phase.choice("", _PHASES) if phase.value else ""
+        if told not in _HOLDING or not node or self._has_expired(at):
             return None
         once = spec.get("allocateOnce")
         allocate_once = once.absent or once.flag()
@@ -137,7 +140,7 @@ class _Reader:
             devices -= set(read_allocated(notes).gpus)
         taints = [read_taint(taint) for taint in spec.get("taints").items()]
         owners = self._owners(spec.get("owners"), taints, selectors)
-        waits = status.get("phase").text() == _WAITING
+        waits = told == _WAITING
         policy = spec.get("allocatePolicy")
         restricted = policy.text() == _RESTRICTED
         if policy.text() not in _POLICIES:

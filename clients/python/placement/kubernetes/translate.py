@@ -415,6 +415,11 @@ def _warnings(
         result.append(f"{_count(alone)} that no PodGang refers to left alone, first {alone[0]}")
     known = {node.name for node in objects.nodes}
     lost = [pod for node, several in by_node.items() if node not in known for pod in several]
+    away = [one for one in objects.of_kind(kinds.DEVICES) if one.name not in known]
+    if away and objects.nodes:
+        several = "s" if len(away) > 1 else ""
+        text = f"{len(away)} Device{several} of nodes that are not in the input, first {away[0]}"
+        result.append(text)
     if lost and objects.nodes:
         result.append(
             f"{_count(lost, 'running')} on nodes that are not in the input, first {lost[0]} on"
