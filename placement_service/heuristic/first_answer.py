@@ -47,8 +47,8 @@ LEAST_SECONDS = 0.1
 #: the solver's own orders are the better use of the time.
 TWO_ORDERS = 2_000_000
 
-#: The same for a plan that prefers no levels.
-NO_PREFERENCES = 200_000
+#: The same for plans in which other domains are chosen.
+MORE_ORDERS = 200_000
 
 
 def first_answer(
@@ -99,14 +99,8 @@ def first_answer(
     for order in (hardest_first, _own_nodes_first(builder, hardest_first)) if several else ():
         if order is not None and not enough(best) and time.monotonic() <= half:
             best = _better(problem, every, best, builder.build(order, start=home))
-    small = problem.node_count * len(problem.pending) <= NO_PREFERENCES
-    if several and small and not (enough(best) or _has_every_pod(problem, best)):
-        # Pods that keep together leave less room to others, and that counts first.
-        loose = _without_preferred_levels(problem)
-        if loose is not problem and time.monotonic() <= half:
-            apart = Builder(loose)
-            apart.until = builder.until
-            best = _better(problem, every, best, apart.build(hardest_first, start=home))
+    if several and problem.node_count * len(problem.pending) <= MORE_ORDERS and not enough(best):
+        best = _with_more_pods(builder, hardest_first, home, best, soon=half)
     if home:
         # The gang with least choice first.
         narrowest = narrowest_first(problem)
@@ -187,6 +181,33 @@ def _filled(builder: Builder, opened: Plan) -> Plan | None:
 def _has_all(problem: Problem, plan: Plan) -> bool:
     """Whether nobody waits any longer."""
     return all(is_placed(g, plan) for g in problem.pending if not (g.home or g.begins_anew))
+
+
+def _with_more_pods(builder: Builder, order: Order, home: Plan, best: Plan, *, soon: float) -> Plan:
+    """The best of some plans more, while pods wait: extras find no room any more in tight domains
+    that were chosen for minimums, and pods that keep together leave less to others.
+    """
+    problem = builder.problem
+    for change in (_with_extras_at_once, _without_preferred_levels):
+        other = change(problem)
+        if _has_every_pod(problem, best) or time.monotonic() > soon:
+            break
+        if other is not problem:
+            begun = Builder(other, builder.until).build(order, start=home)
+            found = builder.build(order, start=begun)
+            best = _better(problem, goals(problem), best, found)
+    return best
+
+
+def _with_extras_at_once(problem: Problem) -> Problem:
+    """The problem in which gangs come with all extras or not; the same where there are none."""
+    gangs = tuple(
+        replace(g, requirements=tuple(q._replace(missing=q.pending) for q in g.requirements))
+        if not (g.home or g.begins_anew) and any(q.pending > q.missing for q in g.requirements)
+        else g
+        for g in problem.gangs
+    )
+    return problem if all(map(is_, gangs, problem.gangs)) else replace(problem, gangs=gangs)
 
 
 def _has_every_pod(problem: Problem, best: Plan) -> bool:

@@ -56,7 +56,7 @@ def test_what_is_placed_when_time_is_over_is_the_answer(monkeypatch: pytest.Monk
     assert len(some.assignments) < len(everyone.assignments)
 
 
-@pytest.mark.parametrize(("passed", "orders"), [(4.0, 3), (6.0, 1)])
+@pytest.mark.parametrize(("passed", "orders"), [(4.0, 4), (6.0, 1)])
 def test_no_second_order_is_begun_after_half_of_the_time(
     passed: float, orders: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +82,16 @@ def test_extras_come_before_preferred_levels() -> None:
         "pair", Group("a", pods=2, gpus=4, prefer="rack")
     )
     asked = asked.gang("grows", Group("a", pods=1, gpus=1), Group("b", pods=1, gpus=8, min=0))
+    tiers = first_answer(formulate(asked.snapshot(), Policy())).tiers
+    [extra] = [tier for tier in tiers if tier.name is TierName.EXTRA]
+    assert extra.value == 1
+
+
+def test_a_gang_comes_with_its_extras_where_these_fit() -> None:
+    """The tightest rack holds the minimum alone."""
+    asked = Scenario("r1: x=8 | r2: y=8 z=8 | r3: w=1")
+    asked = asked.gang("grows", Group("a", pods=2, gpus=8, min=1), pack="rack")
+    asked = asked.gang("other", Group("a", pods=1, gpus=1))
     tiers = first_answer(formulate(asked.snapshot(), Policy())).tiers
     [extra] = [tier for tier in tiers if tier.name is TierName.EXTRA]
     assert extra.value == 1
