@@ -94,6 +94,15 @@ def test_higher_priority_goes_first_and_with_eviction_at_once(ask: Ask) -> None:
     assert outcome.end == 120
 
 
+def test_what_an_eviction_leaves_over_is_given_away_at_once(ask: Ask) -> None:
+    """ "high" needs one of the two nodes that "wide" leaves; the other is for "small"."""
+    wide = Job("wide", 0, 100, pods=2, gpus=8, minimum=2)
+    jobs = [wide, job("small", 5, 10), job("high", 10, 500, priority=5)]
+    preempt = v1.Policy(eviction=v1.EvictionPolicy.EVICTION_POLICY_PREEMPT)
+    outcome = run(ask, *jobs, policy=preempt, nodes=2)
+    assert started(outcome) == {"wide": 510, "small": 10, "high": 10}
+
+
 def test_what_was_moved_holds_its_room_where_it_is_then(ask: Ask) -> None:
     repack = v1.Policy(eviction=v1.EvictionPolicy.EVICTION_POLICY_REPACK)
     early = [job("a", 0, 100, gpus=4), job("x", 0, 10, gpus=4)]

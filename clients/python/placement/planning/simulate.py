@@ -2,8 +2,9 @@
 
 Time jumps from event to event. Whenever jobs have arrived or ended, the service is asked
 about all that waits beside all that runs, and what it binds starts at once. A job that is
-evicted waits again and starts anew. Pods that run in the request at the start run throughout, or
-wait again when they are evicted; gangs that wait in it are left out.
+evicted waits again and starts anew; the service is asked again at once then, for an answer gives
+room that it takes from some to those of higher priority alone. Pods that run in the request at the
+start run throughout, or wait again when they are evicted; gangs that wait in it are left out.
 
 A trace may be ended early: what has happened until then is the outcome.
 """
@@ -46,6 +47,8 @@ _BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _NAMESPACE: Final = "simulation"
 #: Evicted jobs start anew; a job that never ends must not keep the trace from ending.
 _MOST_STARTS: Final = 100
+#: Answers at one moment: evictions of one may make room for another.
+_MOST_ANSWERS: Final = 10
 
 #: What the service takes.
 _MOST_PODS: Final = 1_000_000
@@ -235,9 +238,13 @@ class _Simulation:
                     end = clock
             while arriving and arriving[-1].submit <= clock:
                 self._arrive(arriving.pop())
-            if any(s.pods for gang in self._now.gangs for g in gang.groups for s in g.pod_sets):
-                self._plan(clock)
+            for _ in range(_MOST_ANSWERS):
+                if not self._any_waits() or not self._plan(clock):
+                    break
         return self._outcome(jobs, end)
+
+    def _any_waits(self) -> bool:
+        return any(s.pods for gang in self._now.gangs for g in gang.groups for s in g.pod_sets)
 
     def _arrive(self, job: Job) -> None:
         name = _gang_name(job)
@@ -246,7 +253,10 @@ class _Simulation:
         self._waiting.add(name)
         self._now.gangs.append(_gang(job, self._begin, self._gpu))
 
-    def _plan(self, clock: float) -> None:
+    def _plan(self, clock: float) -> bool:
+        """Asks, and carries the answer out. Returns whether it left room: it evicts pods that come
+        to no other node.
+        """
         self._now.snapshot.as_of.FromDatetime(self._begin + timedelta(seconds=clock))
         placement = self._ask(copy_of(self._now))
         losers = {one.gang for one in placement.evictions if one.gang in self._jobs}
@@ -266,6 +276,7 @@ class _Simulation:
             ends = clock + self._jobs[name].duration
             heapq.heappush(self._ends, (ends, name, self._starts[name]))
         self._now = now
+        return any(not one.to_node for one in placement.evictions)
 
     def _outcome(self, jobs: list[Job], end: float, *, stopped: float | None = None) -> Outcome:
         runs = []
