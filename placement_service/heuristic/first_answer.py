@@ -66,7 +66,8 @@ def first_answer(
     that come late mostly find no room, so hardly anything is lost where time is short.
 
     Where running gangs may give way, all stay at first, and then make room for one gang after
-    another in two orders; where they may be moved, before that for several at once.
+    another in two orders, of a small question in three; where they may be moved, before that for
+    several at once.
 
     Gangs that are not placed by `deadline` (in `time.monotonic` seconds) wait; but a short time is
     always taken. After half of the time the second order is not begun, unless no clock may decide.
@@ -99,7 +100,8 @@ def first_answer(
     for order in (hardest_first, _own_nodes_first(builder, hardest_first)) if several else ():
         if order is not None and not enough(best) and time.monotonic() <= half:
             best = _better(problem, every, best, builder.build(order, start=home))
-    if several and problem.node_count * len(problem.pending) <= MORE_ORDERS and not enough(best):
+    small = problem.node_count * len(problem.pending) <= MORE_ORDERS
+    if several and small and not enough(best):
         best = _with_more_pods(builder, hardest_first, home, best, soon=half)
     if home:
         # The gang with least choice first.
@@ -118,6 +120,9 @@ def first_answer(
             )
         elif _asks_for_more(problem):
             turns.reverse()
+        if small:
+            # Of equals any scheduler takes the oldest.
+            turns.append(lambda gang: (builder.turn[gang.index], *oldest_first(gang)))
         waits, begin_by = not _has_all(problem, best), builder.until
         for order in turns:
             if not waits or time.monotonic() > begin_by:

@@ -54,6 +54,16 @@ def test_a_gang_leaves_a_domain_to_another_that_has_no_other() -> None:
     assert evicted(plan) == ["extras", "extras"]
 
 
+def test_of_equals_the_oldest_gets_the_room() -> None:
+    """Room comes free on one node alone, and the younger is the harder to place."""
+    kept = replace(running("kept", "n1", gpus=8), not_preemptible=True)
+    old = replace(gang("old", pods=4, gpus=2), priority=100, created=0)
+    young = replace(gang("young", pods=1, gpus=8), priority=100, created=50_000)
+    question = cluster(running("low", "n0", gpus=8), kept, young, old, nodes=2)
+    plan = first_plan(replace(question, as_of=100_000), PREEMPT)
+    assert {b.gang for b in plan.bindings} == {old.name}
+
+
 def test_room_is_made_in_the_domain_where_a_gang_runs_already() -> None:
     """In all others it would cost less."""
     nodes = tuple(node(f"n{i}", used=8, rack=f"r{i // 2}") for i in range(10))
