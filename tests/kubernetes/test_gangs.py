@@ -187,6 +187,17 @@ def test_a_wrong_priority_class_is_a_problem() -> None:
     ]
 
 
+def test_a_preferred_level_that_no_node_has_is_told() -> None:
+    known = gang("a", podgroups=[group("w", least=0)], **pack(preferred="rack"))
+    lost = [
+        gang(name, podgroups=[group("w", least=0)], **pack(required="rack", preferred="rak"))
+        for name in "bc"
+    ]
+    assert said(translated(node(labels={"rack": "r1"}), known, *lost).warnings) == (
+        "PodGang ml/b: prefers the level rak, which no node has",
+    )
+
+
 # --- Base gangs and reservations ---
 
 

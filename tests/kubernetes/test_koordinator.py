@@ -163,6 +163,14 @@ def test_layers_are_levels() -> None:
     assert [n.labels[prefer.preferred_level] for n in sent.snapshot.nodes] == ["s.b", "s.c"]
 
 
+def test_only_the_topology_of_the_right_name_is_read_and_that_is_told() -> None:
+    other = {**layers(), "metadata": {"name": "fabric"}}
+    idle = gang(podgroups=[group("w", least=0)])
+    assert said(translated(node(), other, idle).warnings) == (
+        "ClusterNetworkTopology fabric: only the one named default is read",
+    )
+
+
 def test_a_layer_above_that_is_not_there_is_a_problem() -> None:
     """Domains would be told apart by fewer labels than is meant."""
     wrong, right = layers(), layers()

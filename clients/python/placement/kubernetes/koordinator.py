@@ -61,12 +61,15 @@ class _Part:
     spec: Mapping[str, Any]
 
 
-def read_layers(objects: Iterable[Object], problems: list[Problem]) -> dict[str, tuple[str, ...]]:
+def read_layers(
+    objects: Iterable[Object], problems: list[Problem], warnings: list[Problem]
+) -> dict[str, tuple[str, ...]]:
     """The node labels that lead to each layer of the cluster's topology, from broad to narrow."""
     keys: dict[str, str] = {}
     parents: dict[str, str] = {}
     for one in objects:
         if one.name != _TOPOLOGY:
+            warnings.append(one.problem("", f"only the one named {_TOPOLOGY} is read"))
             continue
         findings: Findings = {}
         above: list[At] = []

@@ -7,7 +7,7 @@ expanded first, so that a manifest can be planned before it is applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -170,6 +170,7 @@ def translate(
         raise InputError(dict.fromkeys(problems))
     warnings += queues.warnings()
     warnings += [Problem("", "", "", text) for text in _warnings(objects, pods, gangs, by_node)]
+    warnings += _preferred_in_vain(gangs, nodes)
     snapshot = v1.ClusterSnapshot(
         nodes=nodes,
         pods=templates.running_pods(),
@@ -322,7 +323,7 @@ def _read_gangs(
             *objects.of_kind(kinds.COSCHEDULING_POD_GROUPS),
         ),
         pods,
-        read_layers(objects.of_kind(kinds.NETWORK_TOPOLOGIES), problems),
+        read_layers(objects.of_kind(kinds.NETWORK_TOPOLOGIES), problems, warnings),
         paths,
         _owners(gangs),
         problems,
@@ -426,6 +427,18 @@ def _warnings(
             f" {lost[0].node}"
         )
     return result
+
+
+def _preferred_in_vain(gangs: Iterable[Gang], nodes: Sequence[v1.Node]) -> Iterator[Problem]:
+    """Levels that gangs prefer and no node has; one that is required is told with the answer."""
+    known = {label for node in nodes for label in node.labels}
+    first: dict[str, Gang] = {}
+    for gang in gangs:
+        for scope in gang.scopes:
+            if nodes and scope.preferred_level and scope.preferred_level not in known:
+                first.setdefault(scope.preferred_level, gang)
+    for level, gang in first.items():
+        yield gang.object.problem("", f"prefers the level {level}, which no node has")
 
 
 def _count(pods: Sized, state: str = "waiting") -> str:
