@@ -31,6 +31,7 @@ from placement_service.api.tracing import UNTRACED
 from placement_service.api.wire.placements import parse_placement
 from placement_service.api.wire.requests import request_to_proto
 from placement_service.judge.verify import verify
+from tests.processes import is_running
 from tests.service.api.serving import Running, details, running, solver_ids
 from tests.service.questions import message, open_snapshot, request
 from tests.waiting import LONG, wait_until
@@ -327,14 +328,6 @@ def test_no_process_outlives_the_server() -> None:
         processes = (*service.server.process_ids(), *solver_ids(service))
     assert len(processes) == 2
     wait_until(lambda: not any(map(is_running, processes)), "all have ended")
-
-
-def is_running(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_many_callers_at_once_are_answered_or_told_to_come_back() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from placement.v1 import ComputePlacementRequest, cluster_pb2, workload_pb2
 from placement_service.api import size
 from placement_service.api.wire.requests import parse_request
 from placement_service.entities.errors import InvalidRequest
+from tests.service.api.validating import Spoil, problems, template
 from tests.service.questions import gang, message, snapshot
-
-Spoil = Callable[[ComputePlacementRequest], object]
 
 
 def question() -> ComputePlacementRequest:
@@ -20,18 +17,6 @@ def question() -> ComputePlacementRequest:
     there = message(snapshot(3, (gang("a", pods=2, gpus=4), gang("b", pods=1, gpus=1))))
     there.snapshot.pods.add(name="namespaces/ml/pods/running", node="nodes/n0")
     return there
-
-
-def problems(there: ComputePlacementRequest) -> dict[str, str]:
-    try:
-        parse_request(there)
-    except InvalidRequest as error:
-        return {v.field: v.description for v in error.violations}
-    return {}
-
-
-def template(there: ComputePlacementRequest) -> workload_pb2.PodTemplate:
-    return there.gangs[0].groups[0].pod_sets[0].template
 
 
 def node_term(there: ComputePlacementRequest) -> workload_pb2.NodeSelectorTerm:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
-from placement.v1 import ComputePlacementRequest, workload_pb2
-from placement_service.api.wire.requests import parse_request
-from placement_service.entities.errors import InvalidRequest
+from placement.v1 import ComputePlacementRequest
+from tests.service.api.validating import Spoil, problems, template
 from tests.service.questions import gang, message, snapshot
-
-Spoil = Callable[[ComputePlacementRequest], object]
 
 
 def question() -> ComputePlacementRequest:
@@ -35,18 +31,6 @@ def question() -> ComputePlacementRequest:
     pod.reservation = "reservations/r"
     there.gangs[0].queue = "queues/team"
     return there
-
-
-def problems(there: ComputePlacementRequest) -> dict[str, str]:
-    try:
-        parse_request(there)
-    except InvalidRequest as error:
-        return {v.field: v.description for v in error.violations}
-    return {}
-
-
-def template(there: ComputePlacementRequest) -> workload_pb2.PodTemplate:
-    return there.gangs[0].groups[0].pod_sets[0].template
 
 
 def share(there: ComputePlacementRequest, **parts: int) -> None:

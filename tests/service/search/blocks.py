@@ -18,11 +18,13 @@ from bench.building import (
     nvl_cluster,
     resources,
 )
-from bench.instances import NOW, POOL
+from bench.instances import NOW, POOL, Instance
 from placement_service.entities.request import Node, PodGang, Policy, Snapshot
+from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
@@ -122,3 +124,15 @@ def counted(snapshot: Snapshot, parameters: SearchParameters = DEFAULTS) -> Stat
     state = begun(snapshot, parameters=parameters)
     count(state)
     return state
+
+
+def domains(state: State) -> int:
+    """What the plan costs in topology."""
+    costs = zip(state.goals, state.worth.values, strict=True)
+    return next(v for goal, v in costs if goal.tier is TierName.TOPOLOGY) // UNITS_PER_DOMAIN
+
+
+def scattered(seed: int, *, blocks: int = 4, gangs: int = 40) -> Snapshot:
+    """Pools that are mixed rack by rack in every block."""
+    params = {"blocks": blocks, "gangs": gangs, "scattered": 1}
+    return Instance("pools", params, seed).snapshot()

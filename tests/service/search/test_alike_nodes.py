@@ -12,11 +12,9 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import (
-    HOSTNAME,
     Policy,
     Snapshot,
 )
-from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 from placement_service.entities.solution import Assignment, Solution, TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
@@ -28,6 +26,7 @@ from placement_service.search import node_places
 from placement_service.search.alike_nodes import NoPlaces, alike_nodes
 from placement_service.search.engine import prepare, search
 from placement_service.search.parameters import DEFAULTS
+from tests.avoiding import avoiding
 from tests.placed import solve
 from tests.scenario import Group, Scenario, spread
 from tests.waiting import LONG
@@ -41,12 +40,6 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FEW", 0)
     monkeypatch.setattr(module, "AVOIDED", 1.0)
     monkeypatch.setattr(module, "LEFT", 1.0)
-
-
-def but(*hosts: str) -> dict[str, object]:
-    """Fields of a template that avoids some nodes."""
-    avoid = Requirement(HOSTNAME, Operator.NOT_IN, hosts)
-    return {"required_node_affinity": (NodeSelectorTerm((avoid,)),)}
 
 
 def at(**nodes: str) -> tuple[Assignment, ...]:
@@ -78,48 +71,50 @@ class TestExchange:
     """What lies on nodes of a group changes places."""
 
     def test_an_empty_node_is_enough(self) -> None:
-        scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1")))
+        scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=avoiding("x1")))
         assert lies(scenario, a="x1")["a"] in ("x2", "x3")
 
     def test_two_change_places(self) -> None:
-        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=but("x1")))
+        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=avoiding("x1")))
         scenario = scenario.gang("b", Group("w", 1, 8))
         assert lies(scenario, a="x1", b="x2") == {"a": "x2", "b": "x1"}
 
     def test_three_change_places(self) -> None:
-        scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1", "x3")))
-        scenario = scenario.gang("b", Group("w", 1, 8, asks=but("x1")))
-        scenario = scenario.gang("c", Group("w", 1, 8, asks=but("x2")))
+        scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=avoiding("x1", "x3")))
+        scenario = scenario.gang("b", Group("w", 1, 8, asks=avoiding("x1")))
+        scenario = scenario.gang("c", Group("w", 1, 8, asks=avoiding("x2")))
         assert lies(scenario, a="x1", b="x2", c="x3") == {"a": "x2", "b": "x3", "c": "x1"}
 
     def test_what_is_where_it_may_be_stays(self) -> None:
-        scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1")))
+        scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=avoiding("x1")))
         assert lies(scenario, a="x3") == {"a": "x3"}
 
     def test_pods_of_a_node_stay_together(self) -> None:
-        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 4, asks=but("x1")))
+        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 4, asks=avoiding("x1")))
         scenario = scenario.gang("b", Group("w", 1, 4))
         assert lies(scenario, a="x1", b="x1") == {"a": "x2", "b": "x2"}
 
     def test_nodes_with_other_room_are_not_alike(self) -> None:
-        scenario = Scenario("r1: x1=8 x2=4/8 x3=8").gang("a", Group("w", 1, 4, asks=but("x1")))
+        scenario = Scenario("r1: x1=8 x2=4/8 x3=8").gang("a", Group("w", 1, 4, asks=avoiding("x1")))
         assert lies(scenario, a="x1") == {"a": "x3"}
 
     def test_a_gang_stays_in_the_domain_that_it_names(self) -> None:
         scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8")
-        scenario = scenario.gang("a", Group("w", 1, 8, prefer="rack", asks=but("x1")))
+        scenario = scenario.gang("a", Group("w", 1, 8, prefer="rack", asks=avoiding("x1")))
         scenario = scenario.gang("b", Group("w", 1, 8))
         assert lies(scenario, a="x1", b="x2") == {"a": "x2", "b": "x1"}
 
     def test_a_gang_that_names_none_may_leave_it(self) -> None:
         scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8")
-        scenario = scenario.gang("a", Group("w", 1, 8, asks=but("x1")))
-        scenario = scenario.gang("b", Group("w", 1, 8, pack="rack", asks=but("x1")))
+        scenario = scenario.gang("a", Group("w", 1, 8, asks=avoiding("x1")))
+        scenario = scenario.gang("b", Group("w", 1, 8, pack="rack", asks=avoiding("x1")))
         assert lies(scenario, a="x1", b="x2") == {"a": "x3", "b": "x2"}
 
     def test_nodes_and_domains_that_are_no_longer_whole_are_counted_anew(self) -> None:
-        scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8").gang("a", Group("w", 1, 8, asks=but("x1")))
-        scenario = scenario.gang("b", Group("w", 1, 8, pack="rack", asks=but("x1")))
+        scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8").gang(
+            "a", Group("w", 1, 8, asks=avoiding("x1"))
+        )
+        scenario = scenario.gang("b", Group("w", 1, 8, pack="rack", asks=avoiding("x1")))
         snapshot = scenario.snapshot()
         problem = formulate(snapshot, POLICY)
         alike = alike_nodes(problem)
@@ -131,14 +126,14 @@ class TestExchange:
         assert told[TierName.FRAGMENTATION] == judged.value(TierName.FRAGMENTATION) == 5
 
     def test_gangs_that_used_nodes_before_stay(self) -> None:
-        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=but("x1")))
+        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=avoiding("x1")))
         scenario = scenario.gang("b", Group("w", 1, 8), previous=("x2",))
         with pytest.raises(NoPlaces):
             lies(scenario, a="x1", b="x2")
 
     def test_where_there_is_no_place_the_question_is_less_loose_from_then_on(self) -> None:
-        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=but("x1")))
-        scenario = scenario.gang("b", Group("w", 1, 8, asks=but("x1")))
+        scenario = Scenario("r1: x1=8 x2=8").gang("a", Group("w", 1, 8, asks=avoiding("x1")))
+        scenario = scenario.gang("b", Group("w", 1, 8, asks=avoiding("x1")))
         problem = formulate(scenario.snapshot(), POLICY)
         alike = alike_nodes(problem)
         assert alike is not None
@@ -151,14 +146,14 @@ class TestExchange:
         assert len(final.assignments) == 1
 
     def test_who_needs_all_nodes_of_a_group_and_avoids_one_waits(self) -> None:
-        scenario = Scenario(RACK).gang("a", Group("w", 3, 8, pack="rack", asks=but("x1")))
-        scenario = scenario.gang("b", Group("w", 2, 8, pack="rack", asks=but("x2")))
+        scenario = Scenario(RACK).gang("a", Group("w", 3, 8, pack="rack", asks=avoiding("x1")))
+        scenario = scenario.gang("b", Group("w", 2, 8, pack="rack", asks=avoiding("x2")))
         scenario.place().expect(placed=("b",), admitted=16)
 
     def test_pods_that_then_ask_for_the_same_are_of_one_class(self) -> None:
         scenario = Scenario(RACK).queue("q", limit={GPUS: 20})
         for name, host in (("a", "x1"), ("b", "x2"), ("c", "x3")):
-            scenario = scenario.gang(name, Group("w", 1, 8, asks=but(host)), queue="q")
+            scenario = scenario.gang(name, Group("w", 1, 8, asks=avoiding(host)), queue="q")
         alike = alike_nodes(formulate(scenario.snapshot(), POLICY))
         assert alike is not None
         assert alike.loose.class_count == 1
@@ -176,8 +171,8 @@ def looser(scenario: Scenario) -> list[list[bool]]:
 
 @pytest.mark.usefixtures("always")
 def test_gangs_with_previous_nodes_avoid_what_they_avoid() -> None:
-    scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1")), previous=("x2",))
-    scenario = scenario.gang("b", Group("w", 1, 4, asks=but("x2")))
+    scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=avoiding("x1")), previous=("x2",))
+    scenario = scenario.gang("b", Group("w", 1, 4, asks=avoiding("x2")))
     assert looser(scenario) == [[False, True, True], [True, True, True]]
 
 
@@ -185,10 +180,10 @@ def test_gangs_with_previous_nodes_avoid_what_they_avoid() -> None:
 def test_so_do_pods_under_a_rule_across_nodes_and_no_classes_are_one() -> None:
     even = (spread("rack", app="a"),)
     scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8 x4=8")
-    asks = but("x1")
+    asks = avoiding("x1")
     group = Group("w", 1, 8, labels={"app": "a"}, spread=even, asks=asks)
-    scenario = scenario.gang("a", group).gang("b", Group("w", 1, 8, asks=but("x2")))
-    scenario = scenario.gang("c", Group("w", 1, 8, asks=but("x3")))
+    scenario = scenario.gang("a", group).gang("b", Group("w", 1, 8, asks=avoiding("x2")))
+    scenario = scenario.gang("c", Group("w", 1, 8, asks=avoiding("x3")))
     assert looser(scenario) == [[False, True, True, True], [True] * 4, [True] * 4]
 
 
@@ -198,19 +193,19 @@ def test_a_node_that_most_pods_avoid_is_alone(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "LEFT", 1.0)
     scenario = Scenario("r1: x1=8 x2=8 x3=8 x4=8 x5=8")
     for name, hosts in (("a", ("x1", "x2")), ("b", ("x1", "x3")), ("c", ("x1",)), ("d", ())):
-        scenario = scenario.gang(name, Group("w", 1, 8, asks=but(*hosts) if hosts else {}))
+        scenario = scenario.gang(name, Group("w", 1, 8, asks=avoiding(*hosts) if hosts else {}))
     assert looser(scenario) == [[False, True, True, True, True], [True] * 5]
 
 
 def test_few_sorts_of_pods_are_no_trouble() -> None:
-    scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1")))
+    scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=avoiding("x1")))
     assert alike_nodes(formulate(scenario.snapshot(), POLICY)) is None
 
 
 @pytest.mark.usefixtures("always")
 def test_the_room_of_victims_is_not_for_everybody() -> None:
     scenario = Scenario("r1: x1=4/8 x2=8").gang("v", Group("w", told=("x1",), gpus=4))
-    scenario = scenario.gang("a", Group("w", 1, 8, asks=but("x1")), priority=1)
+    scenario = scenario.gang("a", Group("w", 1, 8, asks=avoiding("x1")), priority=1)
     policy = Policy(eviction=EvictionPolicy.PREEMPT)
     assert alike_nodes(formulate(scenario.snapshot(), policy)) is None
 
@@ -253,9 +248,9 @@ def test_where_no_try_finds_places_the_question_is_asked_as_it_is(
 
 @pytest.mark.usefixtures("always")
 def test_not_too_many_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=but("x1", "x3")))
-    scenario = scenario.gang("b", Group("w", 1, 8, asks=but("x1")))
-    scenario = scenario.gang("c", Group("w", 1, 8, asks=but("x2")))
+    scenario = Scenario(RACK).gang("a", Group("w", 1, 8, asks=avoiding("x1", "x3")))
+    scenario = scenario.gang("b", Group("w", 1, 8, asks=avoiding("x1")))
+    scenario = scenario.gang("c", Group("w", 1, 8, asks=avoiding("x2")))
     monkeypatch.setattr(node_places, "MOST_MOVED", 1)
     with pytest.raises(NoPlaces):
         lies(scenario, a="x1", b="x2", c="x3")

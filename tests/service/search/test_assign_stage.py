@@ -16,7 +16,7 @@ from bench.instances import Instance
 from placement_service.cp_sat.blocks.contents import Filled, Held
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.request import Policy
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
@@ -34,7 +34,7 @@ from placement_service.search.block_stage import fill_blocks, told
 from placement_service.search.block_swaps import BlockSwaps
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Group, Scenario
-from tests.service.search.blocks import counted, question, ran_before
+from tests.service.search.blocks import counted, question, ran_before, scattered
 
 
 @pytest.mark.parametrize("load", [1.05, 1.3])
@@ -142,12 +142,6 @@ def test_where_not_all_gangs_have_a_block_filling_goes_on_with_those_that_have_o
 
 #: No guess after the first.
 SHORT = replace(DEFAULTS, assign_all_steps=1)
-
-
-def scattered(seed: int, *, blocks: int, gangs: int) -> Snapshot:
-    """Pools that are mixed rack by rack in every block."""
-    params = {"blocks": blocks, "gangs": gangs, "scattered": 1}
-    return Instance("pools", params, seed).snapshot()
 
 
 def test_of_a_guess_that_racks_do_not_hold_what_they_hold_is_kept() -> None:

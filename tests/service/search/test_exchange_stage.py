@@ -16,7 +16,6 @@ from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
-from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.verify import verify
 from placement_service.search import exchange_stage
@@ -27,7 +26,7 @@ from placement_service.search.exchange_stage import exchange_parts, steps_withou
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count, decode
 from placement_service.search.parameters import DEFAULTS
-from tests.service.search.blocks import question, ran_before
+from tests.service.search.blocks import domains, question, ran_before
 
 FEW_STEPS = replace(DEFAULTS, exchange_more_steps=40_000)
 
@@ -40,12 +39,6 @@ def begun(snapshot: Snapshot) -> State:
     count(state)
     decode(state, first=True)
     return state
-
-
-def domains(state: State) -> int:
-    """What the plan costs in topology."""
-    costs = zip(state.goals, state.worth.values, strict=True)
-    return next(v for goal, v in costs if goal.tier is TierName.TOPOLOGY) // UNITS_PER_DOMAIN
 
 
 def broken(snapshot: Snapshot, state: State, plan: Plan) -> object:

@@ -9,8 +9,7 @@ from functools import partial
 import pytest
 
 from bench.instances import Instance
-from placement_service.entities.request import HOSTNAME, Policy, Tolerance
-from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
+from placement_service.entities.request import Policy, Tolerance
 from placement_service.entities.solution import Solution
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
@@ -24,6 +23,7 @@ from placement_service.search.groundwork import Groundwork
 from placement_service.search.head_start import ignore
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
+from tests.avoiding import avoiding
 from tests.scenario import Group, Scenario, spread
 from tests.waiting import LONG
 
@@ -172,11 +172,6 @@ def told_after_a_plan(
         report=told.append,
     )
     return problem, ground, told
-
-
-def avoiding(*hosts: str) -> dict[str, object]:
-    avoid = Requirement(HOSTNAME, Operator.NOT_IN, hosts)
-    return {"required_node_affinity": (NodeSelectorTerm((avoid,)),)}
 
 
 @pytest.mark.parametrize("host", ["x1", "x2"])

@@ -11,18 +11,17 @@ import pytest
 from bench.instances import Instance
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, units_of
-from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge.verify import verify
 from placement_service.search.domain_filling import Content, DomainFilling
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count, decode_shared
 from placement_service.search.refill_stage import refill_domains
 from tests.scenario import Group, Scenario, near
+from tests.service.search.blocks import domains
 
 
 def begun(snapshot: Snapshot, plan: Plan | None = None) -> State:
@@ -38,12 +37,6 @@ def begun(snapshot: Snapshot, plan: Plan | None = None) -> State:
 def placed(*gangs: dict[tuple[int, int], int]) -> Plan:
     """A plan of pods by demand and node."""
     return {GangIdx(g): units_of(spots) for g, spots in enumerate(gangs)}
-
-
-def domains(state: State) -> int:
-    """What the plan costs in topology."""
-    costs = zip(state.goals, state.worth.values, strict=True)
-    return next(v for goal, v in costs if goal.tier is TierName.TOPOLOGY) // UNITS_PER_DOMAIN
 
 
 def pods(plan: Plan) -> Counter[tuple[int, int]]:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bench.instances import Instance
 from placement_service.cp_sat.admission.master import Torn
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.request import Policy
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
@@ -25,13 +24,7 @@ from placement_service.search.block_guess.pieces import GangPiece
 from placement_service.search.block_guess.standing import PlacedPiece, Standing
 from placement_service.search.block_problem import BlockProblem
 from tests.scenario import Group, Scenario
-from tests.service.search.blocks import counted
-
-
-def scattered(seed: int, *, blocks: int = 4, gangs: int = 40) -> Snapshot:
-    """Pools that are mixed rack by rack in every block."""
-    params = {"blocks": blocks, "gangs": gangs, "scattered": 1}
-    return Instance("pools", params, seed).snapshot()
+from tests.service.search.blocks import counted, scattered
 
 
 def parts(mine: BlockProblem, guess: Guess) -> Counter[Kind]:

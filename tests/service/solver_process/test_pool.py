@@ -21,6 +21,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.solver_process import pool as pool_module
+from tests.processes import is_running
 from tests.service.questions import snapshot
 from tests.service.solver_process.pools import pool_with, search
 from tests.waiting import LONG, wait_until
@@ -364,14 +365,6 @@ def test_garbage_is_not_collected_during_a_short_search() -> None:
     with pool_with("moving") as pool:
         assert collections(100_000) == 0
         assert collections(300_000) == 1
-
-
-def is_running(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def address_space_of_a_worker() -> int:

@@ -12,8 +12,7 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.exact.model import ExactModel, size_of
 from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.subproblem import Subproblem
-from placement_service.entities.request import HOSTNAME, Policy
-from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
+from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
@@ -21,15 +20,11 @@ from placement_service.heuristic.domain_facts import Topology
 from placement_service.search import exact_stage
 from placement_service.search.exact_stage import settle_exact
 from placement_service.search.incumbent import State
+from tests.avoiding import avoiding
 from tests.scenario import Group, Scenario, spread
 from tests.waiting import LONG
 
 FOUR = "r1: x1=8 x2=8 x3=8 x4=8"
-
-
-def avoiding(host: str) -> dict[str, object]:
-    avoid = Requirement(HOSTNAME, Operator.NOT_IN, (host,))
-    return {"required_node_affinity": (NodeSelectorTerm((avoid,)),)}
 
 
 def plain() -> Scenario:
