@@ -120,7 +120,7 @@ def test_single_nodes_come_together_where_it_is_colder() -> None:
         state = begun(snapshot)
         decode(state, first=False)
         assert state.packs
-        state.parameters = replace(DEFAULTS, exchange_temperatures=temperatures)
+        state.parameters = replace(FEW_STEPS, exchange_temperatures=temperatures)
         exchange_parts(state)
         left.append(domains(state))
     assert left[1] < left[0]
