@@ -6,13 +6,14 @@ through MathOpt. Variables are numbers, in the order in which they were made.
 
 from __future__ import annotations
 
+import copy
 import datetime
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from ortools.math_opt import (
@@ -218,6 +219,14 @@ class LinearModel:
             del bounds[rows:]
         del self._entries[entries:]
         self._sorted = self._sorted.first(entries)
+
+    def copy(self) -> Self:
+        """Another model with the same variables and rows, of the same numbers."""
+        other = copy.copy(self)
+        other._most, other._whole = [*self._most], [*self._whole]
+        other._row_least, other._row_most = [*self._row_least], [*self._row_most]
+        other._entries = [*self._entries]
+        return other
 
     def relaxed(self, terms: Terms[int], *, maximize: bool, seconds: float) -> Solved:
         """The optimum without integers; its bound is computed anew from the dual values."""

@@ -50,7 +50,7 @@ def _settle(state: State, threads: SolverThreads) -> None:
     share, moves = p.victim_solve_share, any(g.keeps for g in state.problem.gangs)
     cores = Cores(state, threads)
     cores.begin()
-    first = _Descent(state, threads, rng, large_only=True)
+    first = _Descent(state, threads, rng, _model(state, large_only=True))
     large = first.model.size > p.victim_variables
     if not large:
         # That takes a moment, and cores may take all the time.
@@ -58,10 +58,10 @@ def _settle(state: State, threads: SolverThreads) -> None:
     cores.take()
     sharp: _Descent | None = None
     if large and several_wait(state) and not (moves or state.proven):
-        sharp = _Descent(state, threads, rng, sharp=True, beside=first)
+        model = first.model.sharpened(until=state.deadline)
+        sharp = _Descent(state, threads, rng, model, sharp=True, beside=first)
         sharp.begin()
         cores.begin()
-        first.bound_sum()
         # More cores would take longer than neighbourhoods of both models.
         cores.take()
     else:
@@ -77,12 +77,25 @@ def _settle(state: State, threads: SolverThreads) -> None:
         end = time.monotonic() + state.at_most(state.left * p.victim_spare_share)
         accept_filled(state, spare_victims(state.builder, state.plan, until=end))
     if first.model.leaves_out and not (sharp or state.proven) and state.left > 0:
-        _Descent(state, threads, rng).run(share)
+        _Descent(state, threads, rng, _model(state)).run(share)
     if not state.proven and state.left > 0:
-        sharp = sharp or _Descent(state, threads, rng, sharp=True, beside=first)
+        if sharp is None:
+            model = _model(state, sharp=True)
+            sharp = _Descent(state, threads, rng, model, sharp=True, beside=first)
         sharp.run(share)
         if not (moves or sharp.says_more or state.proven) and state.left > 0:
             first.run(share)
+
+
+def _model(state: State, *, large_only: bool = False, sharp: bool = False) -> VictimModel:
+    return VictimModel(
+        state.problem,
+        settled(state),
+        state.parameters.model,
+        large_only=large_only,
+        sharp=sharp,
+        until=state.deadline,
+    )
 
 
 class _Begun(NamedTuple):
@@ -101,23 +114,16 @@ class _Descent:
         state: State,
         threads: SolverThreads,
         rng: random.Random,
+        model: VictimModel,
         *,
-        large_only: bool = False,
         sharp: bool = False,
         beside: _Descent | None = None,
     ) -> None:
-        """Neighbourhoods of the model `beside` are settled in turn with its own."""
+        """Neighbourhoods of the descent `beside` are settled in turn with its own."""
         self.state, self._threads = state, threads
         self.goals = state.goals
         self.sharp = sharp
-        self.model = VictimModel(
-            state.problem,
-            frozenset(settled(state)),
-            state.parameters.model,
-            large_only=large_only,
-            sharp=sharp,
-            until=state.deadline,
-        )
+        self.model = model
         #: The terms of each goal. They are made once, because some add variables, which solutions
         #: must know.
         self._terms = [g.terms(self.model) if g.tier.provable else None for g in self.goals]

@@ -60,7 +60,7 @@ class VictimModel(LinearModel):
     def __init__(
         self,
         problem: Problem,
-        settled: Collection[GangIdx] = (),
+        settled: Iterable[GangIdx] = (),
         parameters: ModelParameters = MODEL_DEFAULTS,
         *,
         large_only: bool = False,
@@ -149,9 +149,22 @@ class VictimModel(LinearModel):
             stay = self.placed[units.gang]
             domains.add_units(units, self._leaving(units.gang, units.pod_class, stay))
         domains.post()
-        self._spare(domains, sharp=sharp)
         self._rest()
+        self._domains = domains
+        self._unspared = self.mark()
+        self._spare(sharp=sharp)
         self.until = math.inf
+
+    def sharpened(self, *, until: float = math.inf) -> VictimModel:
+        """The sharp model of the same problem, without what was added to this one since it was made.
+        Raises OutOfTime as that does.
+        """
+        other = self.copy()
+        other.undo(self._unspared)
+        other.until = until
+        other._spare(sharp=True)
+        other.until = math.inf
+        return other
 
     # --- running gangs --------------------------------------------------------
 
@@ -290,8 +303,9 @@ class VictimModel(LinearModel):
                 self.row([*((self.load[a, j], 1.0) for a in crowd), (v, units / each)], most=count)
                 self._taken[g].append(Taken(j, crowd, count, each))
 
-    def _spare(self, domains: Domains, *, sharp: bool) -> None:
+    def _spare(self, *, sharp: bool) -> None:
         """What running gangs can spare of what each level brings."""
+        domains = self._domains
         lone = domains.lone(self.parts, (*self.waiting, *self.running), self.placed_again)
         levels = LevelLoads(self, self.load, domains.inside, lone)
         if sharp:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -246,7 +246,7 @@ def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def remember(
         model: VictimModel,
         problem: Problem,
-        settled: Collection[GangIdx],
+        settled: Iterable[GangIdx],
         parameters: ModelParameters,
         *,
         large_only: bool,
@@ -338,19 +338,24 @@ def test_only_of_large_models_the_sharp_one_is_begun_before_it_is_needed(
 def test_what_is_small_is_not_left_to_a_third_model_where_the_sharp_one_has_it(
     two_wait: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[tuple[bool, bool]] = []
-    init = VictimModel.__init__
+    made: list[tuple[bool, bool] | str] = []
+    init, sharpened = VictimModel.__init__, VictimModel.sharpened
 
     def remember(model: VictimModel, *arguments: Any, **options: Any) -> None:
         made.append((options.get("large_only", False), options.get("sharp", False)))
         init(model, *arguments, **options)
         model.leaves_out = True
 
+    def remember_sharp(model: VictimModel, *, until: float) -> VictimModel:
+        made.append("sharpened")
+        return sharpened(model, until=until)
+
     monkeypatch.setattr(VictimModel, "__init__", remember)
+    monkeypatch.setattr(VictimModel, "sharpened", remember_sharp)
     monkeypatch.setattr(VictimModel, "ask_whole", lambda *_, **__: lambda: Solved(None, None))
     monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
     settle_victims(two_wait)
-    assert made == [(True, False), (False, True)]
+    assert made == [(True, False), "sharpened"]
 
 
 @pytest.mark.parametrize(("more", "again"), [((), 0), ((7,), 1)])
@@ -358,7 +363,8 @@ def test_what_was_begun_for_other_bounds_is_asked_for_again(
     two_wait: State, monkeypatch: pytest.MonkeyPatch, more: tuple[int, ...], again: int
 ) -> None:
     with SolverThreads(1) as threads:
-        sharp = victim_stage._Descent(two_wait, threads, random.Random(1), sharp=True)
+        model = VictimModel(two_wait.problem, sharp=True)
+        sharp = victim_stage._Descent(two_wait, threads, random.Random(1), model, sharp=True)
         asked: list[VictimModel] = []
 
         def says_nothing(model: VictimModel, *_: object, **__: object) -> Solved:

@@ -6,14 +6,22 @@ from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.request import Node, PodGang, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.prepare import prepare
+from placement_service.formulation.problem import Problem
 from tests.service.evictions import PREEMPT, new, running
 from tests.service.questions import node
 
 
 def most_that_stay(nodes: tuple[Node, ...], *gangs: PodGang, sharp: bool) -> int | None:
     """The bound of running gangs that stay where all others come, each counted a hundred times."""
+    return bound_of(VictimModel(formulated(nodes, *gangs), sharp=sharp))
+
+
+def formulated(nodes: tuple[Node, ...], *gangs: PodGang) -> Problem:
     question = Snapshot(nodes, gangs)
-    model = VictimModel(formulate(question, PREEMPT, prepare(question, PREEMPT)), sharp=sharp)
+    return formulate(question, PREEMPT, prepare(question, PREEMPT))
+
+
+def bound_of(model: VictimModel) -> int | None:
     for gang in model.waiting:
         model.row([(model.placed[gang.index], 1)], least=1)
     stay = [(model.placed[gang.index], 100) for gang in model.running]
@@ -57,3 +65,13 @@ def test_a_gang_spares_nothing_in_a_domain_where_no_part_is() -> None:
     nodes = full("a0", "a1", "b0", "b1")
     assert most_that_stay(nodes, *gangs, sharp=False) == 200
     assert most_that_stay(nodes, *gangs, sharp=True) == 100
+
+
+def test_a_model_is_sharpened_as_if_it_were_made_so() -> None:
+    """What was added to the simple one is forgotten."""
+    nodes = (*full("a0", "b0"), node("a1", rack="a"), node("b1", rack="b"))
+    gangs = running("x", "a0", gpus=8), running("y", "b0", gpus=8), new(2, "rack")
+    simple = VictimModel(formulated(nodes, *gangs))
+    simple.row([(simple.placed[gang.index], 1) for gang in simple.running], most=0)
+    assert bound_of(simple.sharpened()) == 100
+    assert bound_of(simple) == 0
