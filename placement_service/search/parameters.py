@@ -117,6 +117,8 @@ class SearchParameters:
     victim_spare_share: float = 0.2
     #: The share of the time for the bound of all priorities together.
     victim_sum_share: float = 0.2
+    #: The share of the time for the bound from regions one by one.
+    victim_regions_share: float = 0.3
     #: Where pods move: what is looked for briefly is this part of the way from the bound to the
     #: plan.
     victim_near: float = 0.125
@@ -132,11 +134,12 @@ class SearchParameters:
     core_rate: int = 100
     core_seconds: float = 0.6
     #: Neighbourhoods of the victim model: the share of the time for one goal, the domains that are
-    #: open at most of all there are, seconds and nodes of the search tree for each, and so many
-    #: without success end it.
+    #: open at most of all there are, seconds for each, the seconds before the end in which none
+    #: begins, nodes of the search tree for each, and so many without success end it.
     victim_share: float = 0.35
     victim_domains: float = 0.5
     victim_seconds: float = 3.0
+    victim_end: float = 0.3
     victim_nodes: int = 500
     victim_in_vain: int = 10
     #: The same share where the sharp model comes next. The domains that it opens at first beside

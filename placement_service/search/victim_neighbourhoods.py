@@ -42,6 +42,7 @@ class Neighbourhoods:
         self,
         state: State,
         model: VictimModel,
+        regions: Regions,
         terms: Sequence[Terms[int] | None],
         rng: random.Random,
         aim: Callable[[Floats], None],
@@ -54,7 +55,7 @@ class Neighbourhoods:
         self._state = state
         self._model, self._terms = model, terms
         self._aim = aim
-        self._regions = Regions(model)
+        self._regions = regions
         self._random = rng
         self._leads = leads
         self._most = int(self._regions.count * state.parameters.victim_domains)
@@ -151,7 +152,8 @@ def improve(
 
     Another one may have a better plan meanwhile: then what is found is taken if it is better still.
     """
-    least = max(state.left - state.at_most(state.left * share), state.parameters.least_seconds)
+    # The search waits for those that it began, and solvers look at the clock late.
+    least = max(state.left - state.at_most(state.left * share), state.parameters.victim_end)
     repeatable = state.problem.policy.deterministic
     begun: dict[Future[Solved], tuple[Neighbourhoods, Asked]] = {}
     turns = 0

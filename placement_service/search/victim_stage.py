@@ -1,7 +1,5 @@
-"""Which gangs give way to which: bounds and plans where running gangs may be disturbed. The victim
-model bounds one goal after another, first as a linear program and then, where the plan does not
-reach that bound, in whole numbers. Each solution in whole numbers is a target: what it keeps stays,
-waiting gangs go where it puts them, and then gangs that left go home again where they can.
+"""Which gangs give way to which: bounds and plans where running gangs may be disturbed, from the
+victim model (`victim_descent`).
 
 Where the simple model does not settle a goal in its time, the sharp one goes on. Where both are
 large the linear program of the sharp one takes seconds: it is solved in a thread of its own while
@@ -12,26 +10,17 @@ from __future__ import annotations
 
 import random
 import time
-from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
-from typing import NamedTuple
 
-from placement_service.cp_sat.linear_model import OutOfTime, Solved
+from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.victims.model import VictimModel
-from placement_service.entities.solution import TierName
-from placement_service.formulation.arrays import Floats
-from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.victims import spare_victims
 from placement_service.search.groundwork import many_may_give_way
 from placement_service.search.incumbent import State
-from placement_service.search.lexicographic import hold, keep
 from placement_service.search.solver_threads import SolverThreads
-from placement_service.search.victim_aim import accept_filled, aim, settled
-from placement_service.search.victim_bounds import bound_goals
+from placement_service.search.victim_aim import accept_filled, settled
 from placement_service.search.victim_core import Cores, several_wait
-from placement_service.search.victim_neighbourhoods import Neighbourhoods, improve
-from placement_service.search.victim_sums import bound_sum
+from placement_service.search.victim_descent import Descent
 
 
 def settle_victims(state: State) -> None:
@@ -50,16 +39,16 @@ def _settle(state: State, threads: SolverThreads) -> None:
     share, moves = p.victim_solve_share, any(g.keeps for g in state.problem.gangs)
     cores = Cores(state, threads)
     cores.begin()
-    first = _Descent(state, threads, rng, _model(state, large_only=True))
+    first = Descent(state, threads, rng, _model(state, large_only=True))
     large = first.model.size > p.victim_variables
     if not large:
         # That takes a moment, and cores may take all the time.
         first.bound_goals()
     cores.take()
-    sharp: _Descent | None = None
+    sharp: Descent | None = None
     if large and several_wait(state) and not (moves or state.proven):
         model = first.model.sharpened(until=state.deadline)
-        sharp = _Descent(state, threads, rng, model, sharp=True, beside=first)
+        sharp = Descent(state, threads, rng, model, sharp=True, beside=first)
         sharp.begin()
         cores.begin()
         # More cores would take longer than neighbourhoods of both models.
@@ -77,11 +66,11 @@ def _settle(state: State, threads: SolverThreads) -> None:
         end = time.monotonic() + state.at_most(state.left * p.victim_spare_share)
         accept_filled(state, spare_victims(state.builder, state.plan, until=end))
     if first.model.leaves_out and not (sharp or state.proven) and state.left > 0:
-        _Descent(state, threads, rng, _model(state)).run(share)
+        Descent(state, threads, rng, _model(state)).run(share)
     if not state.proven and state.left > 0:
         if sharp is None:
             model = _model(state, sharp=True)
-            sharp = _Descent(state, threads, rng, model, sharp=True, beside=first)
+            sharp = Descent(state, threads, rng, model, sharp=True, beside=first)
         sharp.run(share)
         if not (moves or sharp.says_more or state.proven) and state.left > 0:
             first.run(share)
@@ -96,343 +85,3 @@ def _model(state: State, *, large_only: bool = False, sharp: bool = False) -> Vi
         sharp=sharp,
         until=state.deadline,
     )
-
-
-class _Begun(NamedTuple):
-    """The linear program of a goal that is being solved, with those before it at these bounds."""
-
-    goal: int
-    bounds: tuple[int, ...]
-    solving: Future[Solved]
-
-
-class _Descent:
-    """The descent from goal to goal: `held` of them are settled, and are rows in the model."""
-
-    def __init__(
-        self,
-        state: State,
-        threads: SolverThreads,
-        rng: random.Random,
-        model: VictimModel,
-        *,
-        sharp: bool = False,
-        beside: _Descent | None = None,
-    ) -> None:
-        """Neighbourhoods of the descent `beside` are settled in turn with its own."""
-        self.state, self._threads = state, threads
-        self.goals = state.goals
-        self.sharp = sharp
-        self.model = model
-        #: The terms of each goal. They are made once, because some add variables, which solutions
-        #: must know.
-        self._terms = [g.terms(self.model) if g.tier.provable else None for g in self.goals]
-        self.held = 0
-        self._neighbourhoods = Neighbourhoods(
-            state,
-            self.model,
-            self._terms,
-            rng,
-            partial(aim, state, self.model),
-            leads=sharp,
-        )
-        self._beside = beside
-        #: What these are held at.
-        self._held_at: list[int] = []
-        #: Bounds of the goals, each with those before it at their bounds.
-        self.bounds: list[int] = []
-        #: The last solution in whole numbers.
-        self._last: Floats | None = None
-        #: Solutions of linear programs, by goal.
-        self._relaxed: dict[int, Floats | None] = {}
-        #: The linear program that was begun before it is needed.
-        self.begun: _Begun | None = None
-        #: Whether it is small or has settled a goal as a whole. Then the next ones mostly take less
-        #: time than their neighbourhoods.
-        self._solves = self.model.size <= state.parameters.victim_variables
-        #: Whether it bounds the goals that come next by more than what was known.
-        self.says_more = False
-        #: The first open goal when all priorities were bounded together.
-        self._summed = -1
-        #: Whether all is held at its bound, so that what follows are bounds of the problem.
-        self._learns = True
-
-    def begin(self) -> None:
-        """Begins to solve the linear program of the first open goal."""
-        state, i = self.state, self.state.first_open
-        terms = self._terms[i] if i < len(self.goals) else None
-        if not terms or any(floor is not None for floor in state.worth.floors):
-            return
-        bounds, mark = tuple(state.bounds[:i]), self.model.mark()
-        for goal, mine, bound in zip(self.goals, self._terms, bounds, strict=False):
-            hold(goal, mine, self.model, bound)
-        question = self.model.ask_relaxed(
-            terms,
-            maximize=not self.goals[i].tier.minimize,
-            # At the very end it is of no use, and the search would wait for it.
-            seconds=state.at_most(state.left * state.parameters.victim_solve_share),
-        )
-        self.model.undo(mark)
-        self.begun = _Begun(i, bounds, self._threads.begin(question))
-
-    def run(
-        self, share: float, *, patient: bool = False, until: Future[Solved] | None = None
-    ) -> None:
-        """Goes on as far as it can. One goal may take this share of the time in whole numbers. If
-        it is `patient`, a large model ends where its linear program says nothing and neighbourhoods
-        still help: whole numbers take long there, and the sharp model says more. With `until` it
-        ends when that is solved, and asks for no whole numbers until then.
-        """
-        # Other models may have learned more meanwhile.
-        del self.bounds[self.held :]
-        while self.state.left > 0:
-            if self.held == len(self.bounds):
-                known = self.state.bounds
-                self._relax()
-                self.says_more = self.state.bounds != known
-            if self.held == len(self.bounds):
-                return
-            if not self._is_reached(self.held):
-                if self.sharp and self._learns and not self.says_more:
-                    # The other model, which is much smaller, says as much.
-                    if self._relaxed.get(self.held) is not None:
-                        self._improve_at_length()
-                    return
-                if until:
-                    self._improve(1.0, until)
-                    if self._is_reached(self.held):
-                        continue
-                    return
-                if patient and not (self._solves or self.says_more):
-                    self._improve(self.state.parameters.victim_patient_share)
-                    if self._is_reached(self.held):
-                        continue
-                    if not self._neighbourhoods.ended_in_vain(self.held):
-                        return
-                if not self._settle_next(share):
-                    return
-            else:
-                self._keep(self.bounds[self.held])
-
-    def _settle_next(self, share: float) -> bool:
-        """Settles the next goal, or improves the plan; returns false where it does not get on."""
-        brief = self.state.parameters.victim_first_share
-        # Of a small model, or where the goal before was settled as a whole, that mostly takes less
-        # time than neighbourhoods. Pods that move have none.
-        near = self.model.moves
-        if not ((near or self._solves) and self._solve(brief, near=near)):
-            self._improve_at_length()
-            if self._is_reached(self.held):
-                return True
-            if not self._solve(share):
-                return False
-        self._solves = True
-        return self._learns or self.sharp
-
-    def _is_reached(self, i: int) -> bool:
-        """Whether the plan or the last solution has all that a goal can be."""
-        if self._learns and self.state.first_open > i:
-            return True
-        terms = self._terms[i]
-        return not terms or (self._last is not None and _value(terms, self._last) == self.bounds[i])
-
-    def _keep(self, reached: int) -> None:
-        keep(self.goals[self.held], self.model, reached)
-        self._learns = self._learns and reached == self.state.bounds[self.held]
-        self._held_at.append(reached)
-        self.held += 1
-
-    def neighbourhoods_of(self, i: int) -> Neighbourhoods:
-        """Those for a goal."""
-        self._neighbourhoods.turn_to(i, self._relaxed.get(i))
-        return self._neighbourhoods
-
-    def _improve(self, share: float, until: Future[Solved] | None = None) -> None:
-        """A better plan for the next goal, from one neighbourhood after another, in this share of
-        the time, or until something else is solved.
-        """
-        if not self._improves():
-            return
-        models = [self] if self._beside is None else [self, self._beside]
-        kinds = [one.neighbourhoods_of(self.held) for one in models]
-        improve(self.state, self.held, kinds, self._threads, share, until)
-
-    def _improve_at_length(self) -> None:
-        """The same in so much of the time that whole numbers have theirs, where that is enough."""
-        self._improve(self.state.parameters.victim_share if self._ends_in_time() else 1.0)
-
-    def _improves(self) -> bool:
-        """Whether neighbourhoods are of use: the plan has all that earlier goals have to be."""
-        return not self.model.moves and self._plan_reaches(self.held)
-
-    # --- bounds -----------------------------------------------------------------
-
-    def bound_goals(self) -> None:
-        """Bounds all goals by linear programs before anything else is done."""
-        bound_goals(self.state, self.model, self._terms)
-
-    def bound_sum(self) -> None:
-        """Bounds all priorities together, where more is settled than the last time."""
-        settled = self.state.first_open
-        if self._learns and settled != self._summed:
-            self._summed = settled
-            bound_sum(self.state, self.model, self._terms)
-
-    def _relax(self) -> None:
-        """Bounds of the goals that come next, up to the end of a tier, as linear programs.
-
-        What later tiers can reach at most depends on what this one does.
-        """
-        state, mark = self.state, self.model.mark()
-        del self.bounds[self.held :]
-        tier: TierName | None = None
-        for i, goal in enumerate(self.goals[self.held :], self.held):
-            terms = self._terms[i]
-            if terms is None or state.left <= 0 or tier not in (None, goal.tier):
-                break
-            if self._learns:
-                state.learn_all(self.bounds)
-            bound = state.bounds[i] if self._learns else goal.trivial_bound()
-            again = self._says_the_same(i, terms)
-            if again:
-                bound = self.bounds[i - 1]
-            floor = state.worth.floors[i]
-            if floor is not None:
-                bound = floor
-            elif terms and not again and not (self._learns and state.first_open > i):
-                large = self.model.size > state.parameters.victim_variables
-                if self.sharp and tier and large:
-                    # That takes seconds, and is of use only when the goal before is settled.
-                    break
-                tier, maximize = goal.tier, not goal.tier.minimize
-                if large:
-                    found = self._relaxation(i, terms, maximize=maximize)
-                    self._relaxed[i] = found.values
-                    if found.bound is None:
-                        break
-                    bound = min(found.bound, bound) if maximize else max(found.bound, bound)
-            self.bounds.append(bound)
-            if self.sharp and tier and self._learns and bound == state.bounds[i]:
-                # It says no more of the next goal, so it is not asked about others.
-                break
-            keep(goal, self.model, bound)
-        self.model.undo(mark)
-        if self._learns:
-            state.learn_all(self.bounds)
-
-    def _relaxation(self, i: int, terms: Terms[int], *, maximize: bool) -> Solved:
-        """The linear program of a goal, with those before it at their bounds."""
-        begun, self.begun = self.begun, None
-        if begun and (begun.goal, begun.bounds) == (i, tuple(self.bounds)):
-            return begun.solving.result()
-        return self.model.relaxed(terms, maximize=maximize, seconds=self.state.left)
-
-    def _says_the_same(self, i: int, terms: Terms[int]) -> bool:
-        """Whether a goal counts the same as the goal before it, of which nothing may be spent."""
-        goals = self.goals
-        return (
-            i > 0
-            and bool(terms)
-            and goals[i].tier is goals[i - 1].tier
-            and self.state.worth.floors[i - 1] is None
-            and terms == self._terms[i - 1]
-        )
-
-    def _solve(self, share: float, *, near: bool = False) -> bool:
-        """Settles goals in whole numbers; returns false when that finds nothing.
-
-        The goals of a tier may well be at their bounds together, and then one solution says
-        so: the last is tried first, with those before at their bounds, then the one before. Where
-        neighbourhoods did not bring the next one to its bound, hardly any plan has it.
-
-        With `near` only what is close to the bound of the next goal is looked for: that leaves
-        hardly any choice, and the best is often there.
-        """
-        state, at = self.state, self.held
-        tier = self.goals[at].tier
-        last = max(i for i in range(at, len(self.bounds)) if self.goals[i].tier is tier)
-        if near or self._improves():
-            last = at
-        for k in range(last, at - 1, -1):
-            terms = self._terms[k]
-            if not terms or (k > at and self._says_the_same(k, terms)):
-                continue
-            # Only what is better than the plan is looked for.
-            beyond = reached = state.worth.enough[k] if self._plan_reaches(k) else None
-            if near:
-                part = ((reached or 0) - self.bounds[k]) * state.parameters.victim_near
-                if reached is None or not int(part):
-                    return False
-                beyond = self.bounds[k] + int(part)
-            if not self._ends_in_time():
-                return False
-            mark = self.model.mark()
-            for i in range(at, k):
-                keep(self.goals[i], self.model, self.bounds[i])
-            seconds = state.left * (share if k == at else share / 4)
-            found = self.model.whole(
-                terms,
-                maximize=not self.goals[k].tier.minimize,
-                seconds=max(state.parameters.least_seconds, state.at_most(seconds)),
-                beyond=beyond,
-            )
-            self.model.undo(mark)
-            if found.values is not None:
-                self._take(k, terms, found)
-                return True
-            if reached is not None and found.bound == reached:
-                self._settle(k, reached)
-                return True
-            if found.bound is not None:
-                self._learn(k, found.bound)
-            if state.left <= 0:
-                break
-        return False
-
-    def _ends_in_time(self) -> bool:
-        """Whether there is time for whole numbers: a large model takes some however little it may.
-        No clock decides where the same request must take the same path.
-        """
-        least = self.state.parameters.victim_root * self.model.relaxing_seconds
-        return self.state.problem.policy.deterministic or self.state.left >= least
-
-    def _plan_reaches(self, k: int) -> bool:
-        """Whether the plan has all that goals before the k-th have to be."""
-        least = [*self._held_at, *self.bounds[self.held : k]]
-        reached = zip(self.goals, self.state.worth.enough, least, strict=False)
-        return all(v <= m if goal.tier.minimize else v >= m for goal, v, m in reached)
-
-    def _take(self, k: int, terms: Terms[int], found: Solved) -> None:
-        """Holds the goals that a solution settles, the last one at its value in the solution."""
-        assert found.values is not None
-        self._last = found.values
-        while self.held < k:
-            self._keep(self.bounds[self.held])
-        reached = _value(terms, found.values)
-        if found.bound is not None:
-            self._learn(k, found.bound)
-        if not (self._learns and self.state.first_open > k):
-            # The plan does not reach the solution.
-            aim(self.state, self.model, found.values)
-        self._keep(reached)
-
-    def _settle(self, k: int, reached: int) -> None:
-        """Holds the goals that the plan settles: no other has more of the last one."""
-        self._learn(k, reached)
-        while self.held < k:
-            self._keep(self.bounds[self.held])
-        self._keep(reached)
-
-    def _learn(self, k: int, bound: int) -> None:
-        """Takes a bound of a goal, with those before it at their bounds, if it says more than what
-        is known. Those after it are then bounded anew.
-        """
-        worse = max if self.goals[k].tier.minimize else min
-        if worse(bound, self.bounds[k]) != self.bounds[k]:
-            self.bounds[k:] = [bound]
-            if self._learns:
-                self.state.learn(k, bound)
-
-
-def _value(terms: Terms[int], values: Floats) -> int:
-    return round(float(sum(w * values[v] for v, w in terms)))

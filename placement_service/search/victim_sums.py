@@ -26,7 +26,8 @@ def bound_sum(state: State, model: VictimModel, terms: Sequence[Terms[int] | Non
     if spends or state.open_tier is not TierName.ADMITTED or state.left <= 0:
         return
     counted = [i for i, g in enumerate(goals) if g.tier is TierName.ADMITTED and g.reported]
-    if all(i <= at for i in counted):
+    if all(i <= at or terms[i] == terms[at] for i in counted):
+        # Its own bound says as much.
         return
     total = Counter[int]()
     for variable, weight in (term for i in counted for term in terms[i] or ()):

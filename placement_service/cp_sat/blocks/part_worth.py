@@ -15,7 +15,7 @@ from ortools.math_opt.python import mathopt
 from placement_service.cp_sat.admission.master import maximal_patterns
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.cp_sat.blocks.shapes import Blocks, Class
-from placement_service.cp_sat.linear_model import time_limit
+from placement_service.cp_sat.linear_program import time_limit
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 
 

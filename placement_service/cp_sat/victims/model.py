@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -152,17 +152,17 @@ class VictimModel(LinearModel):
         self._rest()
         self._domains = domains
         self._unspared = self.mark()
-        self._spare(sharp=sharp)
+        self.spare(sharp=sharp)
         self.until = math.inf
 
     def sharpened(self, *, until: float = math.inf) -> VictimModel:
-        """The sharp model of the same problem, without what was added to this one since it was made.
+        """The sharp model of the same problem, without what was added to this one since then.
         Raises OutOfTime as that does.
         """
         other = self.copy()
         other.undo(self._unspared)
         other.until = until
-        other._spare(sharp=True)
+        other.spare(sharp=True)
         other.until = math.inf
         return other
 
@@ -303,7 +303,7 @@ class VictimModel(LinearModel):
                 self.row([*((self.load[a, j], 1.0) for a in crowd), (v, units / each)], most=count)
                 self._taken[g].append(Taken(j, crowd, count, each))
 
-    def _spare(self, *, sharp: bool) -> None:
+    def spare(self, *, sharp: bool) -> None:
         """What running gangs can spare of what each level brings."""
         domains = self._domains
         lone = domains.lone(self.parts, (*self.waiting, *self.running), self.placed_again)

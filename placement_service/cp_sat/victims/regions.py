@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from placement_service.cp_sat.victims.model import VictimModel
-from placement_service.formulation.arrays import Floats
+from placement_service.formulation.arrays import Floats, Ints
 from placement_service.formulation.plan import Plan
 
 #: What differs by no more does not differ.
@@ -54,6 +54,25 @@ class Regions:
             if at not in self._around:
                 inside = problem.levels[at[0]].domain == d
                 self._around[at] = frozenset(broad[inside].tolist())
+
+    def of_variables(self, size: int) -> Ints:
+        """The domain of each of the first variables [size] of which that is known, or -1."""
+        found = np.full(size, -1)
+        if self.level < 0:
+            return found
+        found[self._loads] = self._domain_of_load
+        for variables, domains in (
+            (self._kept, self._domain_of_kept),
+            (self._placed[self._gang_of_kept], self._domain_of_kept),
+        ):
+            least, most = np.full(len(found), self.count), np.full(len(found), -1)
+            np.minimum.at(least, variables, domains)
+            np.maximum.at(most, variables, domains)
+            found = np.where(least == most, least, found)
+        for (p, d), v in self._model.here.items():
+            around = self._around[self._model.parts[p].level, d]
+            found[v] = min(around) if len(around) == 1 else -1
+        return found
 
     def fixed(
         self, plan: Plan, domains: Collection[int], relaxed: Floats | None = None

@@ -33,7 +33,7 @@ def test_what_the_solver_finds_and_is_not_better_is_nothing(
 ) -> None:
     model, terms = three()
     values = None if read is None else np.array(read)
-    monkeypatch.setattr(linear_model, "_read", lambda *_: values)
+    monkeypatch.setattr(linear_model, "values_of", lambda *_: values)
     found = model.whole(terms, maximize=True, seconds=10, beyond=4000)
     assert found.values is None
     assert found.bound == 5000

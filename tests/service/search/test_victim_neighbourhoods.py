@@ -58,7 +58,7 @@ def neighbourhoods(
 ) -> Neighbourhoods:
     model = VictimModel(state.problem)
     terms = [goal.terms(model) if goal.tier.provable else None for goal in state.goals]
-    return Neighbourhoods(state, model, terms, random.Random(1), aim, leads=leads)
+    return Neighbourhoods(state, model, Regions(model), terms, random.Random(1), aim, leads=leads)
 
 
 def improved(

@@ -23,11 +23,12 @@ from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.search import engine, victim_stage
+from placement_service.search import engine, victim_descent, victim_stage
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.solver_threads import SolverThreads
 from placement_service.search.victim_core import Cores
+from placement_service.search.victim_descent import Descent
 from placement_service.search.victim_neighbourhoods import Neighbourhoods
 from placement_service.search.victim_stage import settle_victims
 from tests.scenario import Scenario
@@ -151,7 +152,7 @@ def events_of(state: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(victim_stage, "spare_victims", spare)
     monkeypatch.setattr(VictimModel, "whole", remember)
-    monkeypatch.setattr(victim_stage, "improve", lambda *_: events.append("improve"))
+    monkeypatch.setattr(victim_descent, "improve", lambda *_: events.append("improve"))
     settle_victims(state)
     return events
 
@@ -162,7 +163,7 @@ def test_what_is_not_settled_briefly_is_improved_before_it_is_tried_for_long(
     """The GPUs that are lost are settled as a whole, and then the pods are not. Linear programs
     bound nothing before.
     """
-    monkeypatch.setattr(victim_stage, "bound_goals", lambda state, model, terms: None)
+    monkeypatch.setattr(victim_descent, "bound_goals", lambda state, model, terms: None)
     events = events_of(the_larger_one_goes(), monkeypatch)
     assert events[:3] == ["brief", "brief", "improve"]
     assert events[-3:] == ["brief", "improve", "whole"]
@@ -192,7 +193,7 @@ def test_where_a_linear_program_says_nothing_the_sharp_one_is_asked_before_whole
 
     monkeypatch.setattr(VictimModel, "relaxed", says_nothing)
     # It asks about all priorities together, of whichever goal is next.
-    monkeypatch.setattr(victim_stage, "bound_sum", lambda state, model, terms: None)
+    monkeypatch.setattr(victim_descent, "bound_sum", lambda state, model, terms: None)
     events = events_of(state, monkeypatch)
     assert events[:4] == ["improve", "spare", "improve", "whole"]
     # The simple model, the sharp one, and the simple one again.
@@ -230,7 +231,7 @@ def test_neighbourhoods_have_the_time_that_whole_numbers_could_not_use(
     state.parameters = replace(PARAMETERS, victim_variables=0, victim_root=root)
     shares: list[float] = []
     # The first is that of a patient model.
-    monkeypatch.setattr(victim_stage, "improve", lambda *asked: shares.append(asked[4]))
+    monkeypatch.setattr(victim_descent, "improve", lambda *asked: shares.append(asked[4]))
     monkeypatch.setattr(VictimModel, "whole", lambda *_, **__: Solved(None, None))
     monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
     settle_victims(state)
@@ -306,8 +307,8 @@ def test_the_sharp_linear_program_is_solved_beside_the_simple_model(
 
     monkeypatch.setattr(VictimModel, "ask_relaxed", begin)
     monkeypatch.setattr(VictimModel, "relaxed", relax)
-    monkeypatch.setattr(victim_stage, "improve", improve)
-    monkeypatch.setattr(victim_stage, "bound_sum", lambda state, model, terms: None)
+    monkeypatch.setattr(victim_descent, "improve", improve)
+    monkeypatch.setattr(victim_descent, "bound_sum", lambda state, model, terms: None)
     monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
     settle_victims(two_wait)
     sharp = begun[0]
@@ -324,13 +325,13 @@ def test_only_of_large_models_the_sharp_one_is_begun_before_it_is_needed(
 ) -> None:
     two_wait.parameters = replace(two_wait.parameters, victim_variables=variables)
     begun: list[bool] = []
-    begin = victim_stage._Descent.begin
+    begin = Descent.begin
 
-    def remember(self: victim_stage._Descent) -> None:
+    def remember(self: Descent) -> None:
         begun.append(self.sharp)
         begin(self)
 
-    monkeypatch.setattr(victim_stage._Descent, "begin", remember)
+    monkeypatch.setattr(Descent, "begin", remember)
     settle_victims(two_wait)
     assert begun == [True] * (not variables)
 
@@ -364,7 +365,7 @@ def test_what_was_begun_for_other_bounds_is_asked_for_again(
 ) -> None:
     with SolverThreads(1) as threads:
         model = VictimModel(two_wait.problem, sharp=True)
-        sharp = victim_stage._Descent(two_wait, threads, random.Random(1), model, sharp=True)
+        sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
         asked: list[VictimModel] = []
 
         def says_nothing(model: VictimModel, *_: object, **__: object) -> Solved:

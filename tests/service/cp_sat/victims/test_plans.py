@@ -12,7 +12,9 @@ from dataclasses import replace
 
 import pytest
 
+from placement_service.cp_sat.decomposition import Decomposition
 from placement_service.cp_sat.victims.model import VictimModel
+from placement_service.cp_sat.victims.regions import Regions
 from placement_service.entities.request import (
     PODS,
     BoundPod,
@@ -142,3 +144,31 @@ def test_the_model_of_victims_admits_plans_that_were_made_without_it(
             found = model.whole([(0, 1)], maximize=True, seconds=LONG)
             model.undo(mark)
             assert found.values is not None
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["preempt", "repack"])
+@pytest.mark.parametrize("seed", range(12))
+def test_no_plan_has_more_than_what_blocks_say_one_by_one(seed: int, policy: Policy) -> None:
+    problem = formulate(question(seed), policy)
+    model = VictimModel(problem, sharp=True)
+    regions = Regions(model)
+    known = [worth(problem, plan) for plan in plans(problem)]
+    mark = model.mark()
+    for i, goal in enumerate(known[0].goals):
+        terms = goal.terms(model) if goal.tier.provable else None
+        if terms is None:
+            break
+        found = model.relaxed(terms, maximize=not goal.tier.minimize, seconds=LONG)
+        assert found.priced
+        size = len(found.priced.program.goal)
+        until = time.monotonic() + LONG
+        blocks = Decomposition(found.priced, regions.of_variables(size), until=until, nodes=500)
+        bound = blocks.bound([ask() for ask in blocks.questions])
+        assert bound is not None
+        values = [reached.values[i] for reached in known]
+        best = min(values) if goal.tier.minimize else max(values)
+        assert bound <= best if goal.tier.minimize else bound >= best
+        # What follows holds for the best of these plans.
+        known = [reached for reached in known if reached.values[i] == best]
+        keep(goal, model, best)
+    model.undo(mark)
