@@ -134,12 +134,12 @@ class SearchParameters:
     core_rate: int = 100
     core_seconds: float = 0.6
     #: Neighbourhoods of the victim model: the share of the time for one goal, the domains that are
-    #: open at most of all there are, seconds for each, the seconds before the end in which none
-    #: begins, nodes of the search tree for each, and so many without success end it.
+    #: open at most of all there are, seconds for each, those that are left when the last one ends,
+    #: nodes of the search tree for each, and so many without success end it.
     victim_share: float = 0.35
     victim_domains: float = 0.5
     victim_seconds: float = 3.0
-    victim_end: float = 0.3
+    victim_end: float = 0.2
     victim_nodes: int = 500
     victim_in_vain: int = 10
     #: The same share where the sharp model comes next. The domains that it opens at first beside

@@ -114,7 +114,8 @@ class Neighbourhoods:
         question = model.ask_whole(
             self._terms[i] or [],
             maximize=not state.goals[i].tier.minimize,
-            seconds=state.at_most(p.victim_seconds),
+            # Solvers look at the clock late, and their plan is still to be made.
+            seconds=state.at_most(min(p.victim_seconds, state.left - p.victim_end)),
             nodes=p.victim_nodes,
             beyond=state.worth.enough[i],
             fixed=self._regions.fixed(state.plan, domains, relaxed),
@@ -152,8 +153,7 @@ def improve(
 
     Another one may have a better plan meanwhile: then what is found is taken if it is better still.
     """
-    # The search waits for those that it began, and solvers look at the clock late.
-    least = max(state.left - state.at_most(state.left * share), state.parameters.victim_end)
+    least = max(state.left - state.at_most(state.left * share), 2 * state.parameters.victim_end)
     repeatable = state.problem.policy.deterministic
     begun: dict[Future[Solved], tuple[Neighbourhoods, Asked]] = {}
     turns = 0
