@@ -73,8 +73,8 @@ from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
 from placement_service.search.refill_stage import refill_domains
 from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
-from placement_service.search.victim_bounds import bound_victims
-from placement_service.search.victim_stage import settle_victims
+from placement_service.search.victims.bounds import bound_victims
+from placement_service.search.victims.stage import settle_victims
 
 __all__ = ["prepare", "search"]
 

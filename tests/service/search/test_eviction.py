@@ -31,10 +31,10 @@ from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import units_of
 from placement_service.formulation.tiers import goals
-from placement_service.search import victim_aim, victim_stage
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS, SearchParameters
-from placement_service.search.victim_stage import settle_victims
+from placement_service.search.victims import aim, stage
+from placement_service.search.victims.stage import settle_victims
 from tests.brute import optimum
 from tests.service.evictions import (
     PREEMPT,
@@ -245,7 +245,7 @@ def test_what_the_plan_has_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("a plan was made that cannot be better")
 
     monkeypatch.setattr(VictimModel, "relaxed", remember)
-    monkeypatch.setattr(victim_aim, "target_of", never)
+    monkeypatch.setattr(aim, "target_of", never)
     victims = [running(f"old-{i}", "n0", gpus=2, priority=i) for i in range(4)]
     parameters = replace(DEFAULTS, victim_gangs=1)
     result = answer(cluster(*victims, urgent()), PREEMPT, parameters)
@@ -324,7 +324,7 @@ def test_a_gang_may_go_in_place_of_one_of_equal_value(monkeypatch: pytest.Monkey
     """The plan evicts two pods; it is as good to evict the only pod of the other gang. The model
     knows this without the heuristic, which finds it first.
     """
-    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    monkeypatch.setattr(stage, "spare_victims", lambda builder, plan, until: plan)
     two, one = running("two", "n0", "n0", gpus=4), running("one", "n1", gpus=8)
     nodes = (node("n0", used=8), node("n1", used=8))
     problem = formulate(Snapshot(nodes, (two, one, urgent())), PREEMPT)

@@ -19,7 +19,7 @@ from placement_service.formulation.prepare import prepare
 from placement_service.search import engine
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
-from placement_service.search.victim_sums import bound_sum
+from placement_service.search.victims.sums import bound_sum
 from tests.scenario import Group, Scenario, near
 from tests.service.evictions import PREEMPT, cluster, running, urgent
 

@@ -23,14 +23,15 @@ from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.search import engine, victim_descent, victim_stage
+from placement_service.search import engine
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
-from placement_service.search.solver_threads import SolverThreads
-from placement_service.search.victim_core import Cores
-from placement_service.search.victim_descent import Descent
-from placement_service.search.victim_neighbourhoods import Neighbourhoods
-from placement_service.search.victim_stage import settle_victims
+from placement_service.search.victims import descent, stage
+from placement_service.search.victims.core import Cores
+from placement_service.search.victims.descent import Descent
+from placement_service.search.victims.neighbourhoods import Neighbourhoods
+from placement_service.search.victims.solver_threads import SolverThreads
+from placement_service.search.victims.stage import settle_victims
 from tests.scenario import Scenario
 from tests.service.evictions import PREEMPT, REPACK, running, urgent
 from tests.service.questions import node
@@ -150,9 +151,9 @@ def events_of(state: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             return Solved(None, None)
         return whole(model, terms, maximize=maximize, seconds=seconds, beyond=beyond)
 
-    monkeypatch.setattr(victim_stage, "spare_victims", spare)
+    monkeypatch.setattr(stage, "spare_victims", spare)
     monkeypatch.setattr(VictimModel, "whole", remember)
-    monkeypatch.setattr(victim_descent, "improve", lambda *_: events.append("improve"))
+    monkeypatch.setattr(descent, "improve", lambda *_: events.append("improve"))
     settle_victims(state)
     return events
 
@@ -163,7 +164,7 @@ def test_what_is_not_settled_briefly_is_improved_before_it_is_tried_for_long(
     """The GPUs that are lost are settled as a whole, and then the pods are not. Linear programs
     bound nothing before.
     """
-    monkeypatch.setattr(victim_descent, "bound_goals", lambda state, model, terms: None)
+    monkeypatch.setattr(descent, "bound_goals", lambda state, model, terms: None)
     events = events_of(the_larger_one_goes(), monkeypatch)
     assert events[:3] == ["brief", "brief", "improve"]
     assert events[-3:] == ["brief", "improve", "whole"]
@@ -193,7 +194,7 @@ def test_where_a_linear_program_says_nothing_the_sharp_one_is_asked_before_whole
 
     monkeypatch.setattr(VictimModel, "relaxed", says_nothing)
     # It asks about all priorities together, of whichever goal is next.
-    monkeypatch.setattr(victim_descent, "bound_sum", lambda state, model, terms: None)
+    monkeypatch.setattr(descent, "bound_sum", lambda state, model, terms: None)
     events = events_of(state, monkeypatch)
     assert events[:4] == ["improve", "spare", "improve", "whole"]
     # The simple model, the sharp one, and the simple one again.
@@ -231,9 +232,9 @@ def test_neighbourhoods_have_the_time_that_whole_numbers_could_not_use(
     state.parameters = replace(PARAMETERS, victim_variables=0, victim_root=root)
     shares: list[float] = []
     # The first is that of a patient model.
-    monkeypatch.setattr(victim_descent, "improve", lambda *asked: shares.append(asked[4]))
+    monkeypatch.setattr(descent, "improve", lambda *asked: shares.append(asked[4]))
     monkeypatch.setattr(VictimModel, "whole", lambda *_, **__: Solved(None, None))
-    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    monkeypatch.setattr(stage, "spare_victims", lambda builder, plan, until: plan)
     settle_victims(state)
     assert set(shares[1:]) == {1.0 if root else DEFAULTS.victim_share}
 
@@ -257,7 +258,7 @@ def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(sharp)
         init(model, problem, settled, parameters, large_only=large_only, sharp=sharp, until=until)
 
-    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    monkeypatch.setattr(stage, "spare_victims", lambda builder, plan, until: plan)
     monkeypatch.setattr(VictimModel, "__init__", remember)
     monkeypatch.setattr(VictimModel, "whole", lambda *_, **__: Solved(None, None))
     settle_victims(state)
@@ -307,9 +308,9 @@ def test_the_sharp_linear_program_is_solved_beside_the_simple_model(
 
     monkeypatch.setattr(VictimModel, "ask_relaxed", begin)
     monkeypatch.setattr(VictimModel, "relaxed", relax)
-    monkeypatch.setattr(victim_descent, "improve", improve)
-    monkeypatch.setattr(victim_descent, "bound_sum", lambda state, model, terms: None)
-    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    monkeypatch.setattr(descent, "improve", improve)
+    monkeypatch.setattr(descent, "bound_sum", lambda state, model, terms: None)
+    monkeypatch.setattr(stage, "spare_victims", lambda builder, plan, until: plan)
     settle_victims(two_wait)
     sharp = begun[0]
     assert improved[:2] == [(1, True), (2, False)]
@@ -354,7 +355,7 @@ def test_what_is_small_is_not_left_to_a_third_model_where_the_sharp_one_has_it(
     monkeypatch.setattr(VictimModel, "__init__", remember)
     monkeypatch.setattr(VictimModel, "sharpened", remember_sharp)
     monkeypatch.setattr(VictimModel, "ask_whole", lambda *_, **__: lambda: Solved(None, None))
-    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    monkeypatch.setattr(stage, "spare_victims", lambda builder, plan, until: plan)
     settle_victims(two_wait)
     assert made == [(True, False), "sharpened"]
 

@@ -16,7 +16,7 @@ from placement_service.formulation.plan import home_plan
 from placement_service.search import engine
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
-from placement_service.search.victim_bounds import bound_victims
+from placement_service.search.victims.bounds import bound_victims
 from tests.service.evictions import PREEMPT, RECLAIM, cluster, running, urgent
 from tests.service.questions import gang, node
 from tests.waiting import LONG

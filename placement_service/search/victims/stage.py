@@ -1,5 +1,5 @@
 """Which gangs give way to which: bounds and plans where running gangs may be disturbed, from the
-victim model (`victim_descent`).
+victim model (`descent`).
 
 Where the simple model does not settle a goal in its time, the sharp one goes on. Where both are
 large the linear program of the sharp one takes seconds: it is solved in a thread of its own while
@@ -17,10 +17,10 @@ from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.heuristic.victims import spare_victims
 from placement_service.search.groundwork import many_may_give_way
 from placement_service.search.incumbent import State
-from placement_service.search.solver_threads import SolverThreads
-from placement_service.search.victim_aim import accept_filled, settled
-from placement_service.search.victim_core import Cores, several_wait
-from placement_service.search.victim_descent import Descent
+from placement_service.search.victims.aim import accept_filled, settled
+from placement_service.search.victims.core import Cores, several_wait
+from placement_service.search.victims.descent import Descent
+from placement_service.search.victims.solver_threads import SolverThreads
 
 
 def settle_victims(state: State) -> None:

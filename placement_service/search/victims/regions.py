@@ -13,7 +13,7 @@ from placement_service.cp_sat.decomposition import Decomposition
 from placement_service.cp_sat.linear_model import Solved
 from placement_service.cp_sat.victims.regions import Regions
 from placement_service.search.incumbent import State
-from placement_service.search.solver_threads import SolverThreads
+from placement_service.search.victims.solver_threads import SolverThreads
 
 
 def bound_by_region(

@@ -25,8 +25,8 @@ from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
-from placement_service.search.solver_threads import SolverThreads
-from placement_service.search.victim_neighbourhoods import Asked, Neighbourhoods, improve
+from placement_service.search.victims.neighbourhoods import Asked, Neighbourhoods, improve
+from placement_service.search.victims.solver_threads import SolverThreads
 from tests.service.evictions import PREEMPT, running, urgent
 from tests.service.questions import node
 from tests.waiting import LONG

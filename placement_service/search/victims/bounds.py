@@ -15,8 +15,8 @@ from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import hold
-from placement_service.search.victim_aim import settled
-from placement_service.search.victim_sums import bound_sum
+from placement_service.search.victims.aim import settled
+from placement_service.search.victims.sums import bound_sum
 
 
 def bound_victims(state: State) -> None:

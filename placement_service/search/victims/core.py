@@ -20,8 +20,8 @@ from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.formulation.tiers.goal import Goal, Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
-from placement_service.search.solver_threads import SolverThreads
-from placement_service.search.victim_aim import aim, settled
+from placement_service.search.victims.aim import aim, settled
+from placement_service.search.victims.solver_threads import SolverThreads
 
 
 def several_wait(state: State) -> bool:

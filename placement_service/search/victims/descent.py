@@ -20,12 +20,12 @@ from placement_service.formulation.arrays import Floats
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import hold, keep
-from placement_service.search.solver_threads import SolverThreads
-from placement_service.search.victim_aim import aim
-from placement_service.search.victim_bounds import bound_goals
-from placement_service.search.victim_neighbourhoods import Neighbourhoods, improve
-from placement_service.search.victim_regions import bound_by_region
-from placement_service.search.victim_sums import bound_sum
+from placement_service.search.victims.aim import aim
+from placement_service.search.victims.bounds import bound_goals
+from placement_service.search.victims.neighbourhoods import Neighbourhoods, improve
+from placement_service.search.victims.regions import bound_by_region
+from placement_service.search.victims.solver_threads import SolverThreads
+from placement_service.search.victims.sums import bound_sum
 
 
 class _Begun(NamedTuple):

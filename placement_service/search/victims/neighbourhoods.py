@@ -24,7 +24,7 @@ from placement_service.formulation.plan import Plan
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import hold
-from placement_service.search.solver_threads import SolverThreads
+from placement_service.search.victims.solver_threads import SolverThreads
 
 
 class Asked(NamedTuple):

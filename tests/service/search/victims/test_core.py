@@ -20,11 +20,10 @@ from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.heuristic.victim_prices import Prices
-from placement_service.search import victim_core
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
-from placement_service.search.solver_threads import SolverThreads
-from placement_service.search.victim_core import Cores
+from placement_service.search.victims.core import Cores
+from placement_service.search.victims.solver_threads import SolverThreads
 from tests.service.evictions import PREEMPT, running
 from tests.service.questions import gang, node
 from tests.service.search.answering import answer
@@ -147,7 +146,7 @@ def test_cores_open_ever_more_domains_while_that_helps(
 
     monkeypatch.setattr(state.ground.cheap_room, "core", remember)
     monkeypatch.setattr(VictimModel, "ask_whole", found)
-    monkeypatch.setattr(victim_core, "aim", take)
+    monkeypatch.setattr(core, "aim", take)
     with SolverThreads(1) as threads:
         cores = Cores(state, threads)
         cores.settle()
