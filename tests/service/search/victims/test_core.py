@@ -129,12 +129,12 @@ def test_cores_open_ever_more_domains_while_that_helps(
     state = state_of(problem, plan)
     state.parameters = replace(DEFAULTS, most_core_domains=8)
     asked: list[int] = []
-    core = state.ground.cheap_room.core
+    core_of = state.ground.cheap_room.core
     left = list(proven)
 
     def remember(domains: int, plan: Plan) -> Core:
         asked.append(domains)
-        return core(domains, plan)
+        return core_of(domains, plan)
 
     def found(*_: object, **__: object) -> Question:
         solved = Solved(np.zeros(1) if better else None, None, proven=left.pop(0))
