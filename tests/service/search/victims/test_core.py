@@ -22,6 +22,7 @@ from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.heuristic.victim_prices import Prices
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
+from placement_service.search.victims import core
 from placement_service.search.victims.core import Cores
 from placement_service.search.victims.solver_threads import SolverThreads
 from tests.service.evictions import PREEMPT, running
