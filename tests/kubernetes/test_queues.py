@@ -110,6 +110,27 @@ def test_what_is_not_kept_free_for_a_queue_is_warned_of() -> None:
     assert [one.partition(":")[0] for one in warned] == ["Queue reserves", "ElasticQuota ml/keeps"]
 
 
+def test_a_minimum_above_the_maximum_is_warned_of() -> None:
+    spec: dict[str, Any] = {"min": {"cpu": "5", "memory": "1Gi"}, "max": {"cpu": "4"}}
+    assert "ElasticQuota ml/q: spec.min.cpu: is more than max: max holds" in said(
+        translated(quota("q", **spec)).warnings
+    )
+    assert not any("more than max" in one for one in said(translated(quota("q", max={})).warnings))
+
+
+@pytest.mark.parametrize(("queue", "warned"), [("org", 1), ("leaf", 0)])
+def test_a_gang_in_a_queue_of_kai_with_queues_below_it_is_warned_of(
+    queue: str, warned: int
+) -> None:
+    waiting = [
+        node("n1"),
+        pod("a", labels={"kai.scheduler/queue": queue}),
+        gang(podgroups=[group("w", "a")]),
+    ]
+    found = said(translated(kai_queue("org"), kai_queue("leaf", "org"), *waiting).warnings)
+    assert len([one for one in found if one.startswith("Queue org: spec: has queues")]) == warned
+
+
 def test_a_quota_larger_than_can_be_counted_limits_nothing() -> None:
     """So koord-scheduler writes the quotas that it makes itself: 2^63 / 5."""
     found = queues(quota("koordinator-default-quota", max={"cpu": "1844674407370955161"}))

@@ -33,12 +33,16 @@ def read_elastic_quotas(
         if labels.get(_LENDS) == "false" and any(guaranteed.values()):
             text = "what it does not lend is not kept free for it"
             warnings.append(one.problem(f"metadata.labels[{_LENDS}]", text))
+        limit = at.get("spec").get("max").amounts(round_up=False, capped=True)
+        above = sorted(r for r, amount in guaranteed.items() if amount > limit.get(r, amount))
+        for resource in above:
+            warnings.append(one.problem(f"spec.min.{resource}", "is more than max: max holds"))
         quotas.append(
             Queue(
                 object=one,
                 name=one.name,
                 parent=labels.get(_PARENT, ""),
-                limit=with_gpus(at.get("spec").get("max").amounts(round_up=False, capped=True)),
+                limit=with_gpus(limit),
                 guaranteed=with_gpus(guaranteed),
                 serves_namespace=True,
                 namespaces=_namespaces(one, at.get("metadata").get("annotations"), warnings),

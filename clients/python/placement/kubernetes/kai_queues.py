@@ -52,6 +52,7 @@ def _read(one: Object, spec: At) -> Queue:
         parent=spec.get("parentQueue").text(),
         limit=limit,
         guaranteed=guaranteed,
+        runs_in_leaves=True,
         preempt_run_time=read_duration(spec.get("preemptMinRuntime")),
         reclaim_run_time=read_duration(spec.get("reclaimMinRuntime")),
     )

@@ -90,6 +90,8 @@ class Queue:
     serves_namespace: bool = False
     #: Others whose pods are in it without saying so, where no queue has their name.
     namespaces: tuple[str, ...] = ()
+    #: Whether its scheduler runs gangs only in queues without others below.
+    runs_in_leaves: bool = False
     #: Whether no other queue reclaims from it.
     not_reclaimable: bool = False
     preempt_run_time: timedelta | None = None
@@ -113,6 +115,9 @@ class Queues:
         self._by_namespace = {n: q.name for q in queues.values() for n in q.namespaces}
         self._use: dict[str, _Use] = {}
         self._ignored: dict[str, None] = {}
+        self._parents = {q.parent for q in queues.values()}
+        #: Queues with others below that have gangs or pods, though nothing runs there.
+        self._inner: dict[str, Queue] = {}
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -136,6 +141,8 @@ class Queues:
         if found and not self._queues:
             self._ignored[found] = None
             return ""
+        if found in self._parents and found in self._queues and self._queues[found].runs_in_leaves:
+            self._inner[found] = self._queues[found]
         return found
 
     def named(self, namespace: str, labels: Mapping[str, str]) -> str:
@@ -204,12 +211,14 @@ class Queues:
         return result
 
     def warnings(self) -> list[Problem]:
-        """What had no effect."""
+        """What had no effect, or has none for the scheduler whose queues these are."""
+        inner = "has queues below it, so KAI runs none of the gangs that name it"
+        found = [queue.object.problem("spec", inner) for queue in self._inner.values()]
         if not self._ignored:
-            return []
+            return found
         first, more = next(iter(self._ignored)), len(self._ignored) - 1
         text = f"queue {first}{f' and {more} more' if more else ''}: the input holds no queue, so"
-        return [Problem("", "", "", f"{text} no limit of queues is checked")]
+        return [*found, Problem("", "", "", f"{text} no limit of queues is checked")]
 
 
 def tree(
