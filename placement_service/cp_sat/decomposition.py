@@ -55,7 +55,6 @@ class Decomposition:
         self._region = grown(program.matrix, region, count)
         self._of_row = _of_rows(program.matrix, self._region, count)
         joins = self._of_row < 0
-        self._paid = np.where(joins, 0, prices)
         joining = np.where(joins, prices, 0)
         size = len(program.goal)
         shared = self._region == NONE
@@ -99,7 +98,7 @@ class Decomposition:
         mine = self._region == region
         named = np.zeros(size, dtype=np.bool_)
         named[entries.columns] = True
-        goal = np.where(mine, self._goal, entries.priced(self._paid, size))
+        goal = np.where(mine, self._goal, entries.priced(self._priced.prices, size))
         variables = np.flatnonzero(mine | named)
         matrix = Matrix(
             np.searchsorted(rows, entries.rows),

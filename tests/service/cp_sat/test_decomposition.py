@@ -7,7 +7,11 @@ import time
 
 import numpy as np
 import pytest
+from ortools.math_opt import result_pb2
+from ortools.math_opt.python.parameters import SolveParameters
+from ortools.math_opt.python.result import TerminationReason
 
+from placement_service.cp_sat import decomposition
 from placement_service.cp_sat.decomposition import NONE, Decomposition, grown
 from placement_service.cp_sat.linear_model import LinearModel, Priced
 from placement_service.formulation.tiers.goal import Terms
@@ -21,8 +25,8 @@ def priced(model: LinearModel, terms: Terms[int], *, maximize: bool = True) -> P
 
 def by_region(found: Priced, region: list[int], *, seconds: float = 10) -> int | None:
     until = time.monotonic() + seconds
-    decomposition = Decomposition(found, np.array(region), until=until, nodes=500)
-    return decomposition.bound([ask() for ask in decomposition.questions])
+    regions = Decomposition(found, np.array(region), until=until, nodes=500)
+    return regions.bound([ask() for ask in regions.questions])
 
 
 def knapsack(model: LinearModel) -> list[int]:
@@ -47,11 +51,27 @@ def test_regions_are_settled_in_whole_numbers(most: int, simple: int, regions: i
     assert by_region(priced(model, terms), region) == regions
 
 
-def test_a_region_that_is_not_settled_in_time_has_what_the_linear_program_says() -> None:
+@pytest.mark.parametrize(
+    "reason", [TerminationReason.NO_SOLUTION_FOUND, TerminationReason.FEASIBLE]
+)
+def test_a_region_that_is_not_settled_in_time_has_what_the_linear_program_says(
+    reason: TerminationReason, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    def solve(_: object, __: object, parameters: SolveParameters) -> result_pb2.SolveResultProto:
+        assert parameters.time_limit is not None
+        limits.append(parameters.time_limit.total_seconds())
+        result = result_pb2.SolveResultProto()
+        result.termination.reason = reason.value
+        result.termination.objective_bounds.dual_bound = float("-inf")
+        return result
+
     model, terms, region = two_knapsacks(4)
-    linear = by_region(priced(model, terms), region, seconds=-1)
-    assert linear is not None
-    assert 60 <= linear <= 90
+    found = priced(model, terms)
+    monkeypatch.setattr(decomposition, "solve", solve)
+    assert by_region(found, region, seconds=-1) == 90
+    assert max(limits) < 1
 
 
 def test_what_is_to_be_little_is_bounded_from_below() -> None:

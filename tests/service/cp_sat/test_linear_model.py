@@ -7,6 +7,7 @@ import pytest
 
 from placement_service.cp_sat import linear_model
 from placement_service.cp_sat.linear_model import LinearModel
+from placement_service.cp_sat.linear_program import LinearProgram, Matrix
 from placement_service.formulation.tiers.goal import Terms
 
 
@@ -77,3 +78,25 @@ def test_a_question_is_about_the_model_as_it_was_when_it_was_asked() -> None:
     model.row([(1, 1)], most=0)
     assert without().bound == relaxed().bound == 3000
     assert model.whole(terms, maximize=True, seconds=10).bound == 4000
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    model, terms = three()
+    other = model.copy()
+    more = other.variable(1)
+    other.row([(2, 1), (more, 1)], most=1)
+    other.row([(more, 1)], least=1)
+    assert other.whole(terms, maximize=True, seconds=10).bound == 3000
+    assert model.size == 3
+    assert model.variable(1) == more
+    assert model.whole(terms, maximize=True, seconds=10).bound == 5000
+
+
+def test_a_row_without_a_bound_has_no_price() -> None:
+    """A solver may give it one, as large as its rounding, and infinity would be paid for it."""
+    endless = np.array([-np.inf, -np.inf, 1.0]), np.array([np.inf, 1.0, np.inf])
+    matrix = Matrix.of([(row, 0, 1.0) for row in range(3)])
+    program = LinearProgram(np.ones(1), matrix, *endless, np.ones(1), np.ones(1, dtype=np.bool_))
+    assert program.prices(np.array([1e-9, -1e-9, 1e-9])).tolist() == [0, 0, 0]
+    assert program.prices(np.array([-1e-9, 1e-9, -1e-9])).tolist() == [0, 1e-9, -1e-9]
+    assert np.isfinite(program.bound(program.prices(np.ones(3))))

@@ -389,3 +389,19 @@ def test_nothing_is_counted_once_victims_took_all_the_time(monkeypatch: pytest.M
     start = to_solution(problem, {})
     engine.search(problem, start, deadline=time.monotonic() - 1, report=lambda solution: None)
     assert not counted
+
+
+@pytest.mark.parametrize(("said", "less"), [(0, 0), (None, 0), (-1, 1), (1, 0)])
+def test_what_regions_say_bounds_a_goal_where_it_is_more(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch, said: int | None, less: int
+) -> None:
+    def relax(bound: int | None) -> int:
+        monkeypatch.setattr(descent, "bound_by_region", lambda *_: bound)
+        model = VictimModel(two_wait.problem, sharp=True)
+        Descent(two_wait, threads, random.Random(1), model, sharp=True)._relax()
+        return two_wait.bounds[two_wait.first_open]
+
+    with SolverThreads(1) as threads:
+        linear = relax(None)
+        assert two_wait.worth.enough[two_wait.first_open] < linear - 1
+        assert relax(None if said is None else linear + said) == linear - less
