@@ -95,6 +95,11 @@ def request(*bodies: Body) -> v1.ComputePlacementRequest:
     return translated(*bodies).request
 
 
+def queues(*bodies: Body) -> dict[str, v1.Queue]:
+    """The queues of a request, by name."""
+    return {q.name.removeprefix("queues/"): q for q in request(*bodies).snapshot.queues}
+
+
 def only_gang(*bodies: Body) -> v1.PodGang:
     (only,) = request(*bodies).gangs
     return only

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from placement import v1
 from placement.kubernetes.queues import UNLIMITED
 from tests.kubernetes.build import (
     Body,
@@ -19,7 +18,7 @@ from tests.kubernetes.build import (
     only_gang,
     pod,
     problems,
-    request,
+    queues,
     said,
     thing,
     translated,
@@ -28,29 +27,12 @@ from tests.kubernetes.build import (
 QUOTA = "quota.scheduling.koordinator.sh/"
 
 
-def queues(*bodies: Body) -> dict[str, v1.Queue]:
-    return {q.name.removeprefix("queues/"): q for q in request(*bodies).snapshot.queues}
-
-
 def quota(name: str, *, namespace: str = "ml", parent: str = "", **spec: Any) -> Body:
     labels = {f"{QUOTA}parent": parent} if parent else {}
     return thing(
         "ElasticQuota", "scheduling.sigs.k8s.io/v1alpha1", name, namespace=namespace,
         metadata={"labels": labels}, spec=spec,
     )  # fmt: skip
-
-
-def test_minus_one_is_no_limit_and_zero_is_a_limit() -> None:
-    found = queues(kai_queue("none", limit=-1), kai_queue("zero", limit=0), kai_queue("x", limit=8))
-    assert [dict(found[n].limit) for n in ("none", "zero", "x")] == [{}, {"gpus": 0}, {"gpus": 8}]
-
-
-def test_a_quota_that_is_not_given_is_zero_and_one_without_end_holds_all() -> None:
-    resources = {"cpu": {"quota": -1}, "memory": {"quota": 2, "limit": 3}}
-    found = queues(kai_queue("q", quota=-1, resources=resources), kai_queue("r"))
-    assert dict(found["q"].guaranteed) == {"gpus": UNLIMITED, "memory": 2_000_000}
-    assert dict(found["q"].limit) == {"memory": 3_000_000}
-    assert dict(found["r"].guaranteed) == {"gpus": 0, "cpu": 0, "memory": 0}
 
 
 def test_parts_of_gpus_count() -> None:
@@ -116,19 +98,6 @@ def test_a_minimum_above_the_maximum_is_warned_of() -> None:
         translated(quota("q", **spec)).warnings
     )
     assert not any("more than max" in one for one in said(translated(quota("q", max={})).warnings))
-
-
-@pytest.mark.parametrize(("queue", "warned"), [("org", 1), ("leaf", 0)])
-def test_a_gang_in_a_queue_of_kai_with_queues_below_it_is_warned_of(
-    queue: str, warned: int
-) -> None:
-    waiting = [
-        node("n1"),
-        pod("a", labels={"kai.scheduler/queue": queue}),
-        gang(podgroups=[group("w", "a")]),
-    ]
-    found = said(translated(kai_queue("org"), kai_queue("leaf", "org"), *waiting).warnings)
-    assert len([one for one in found if one.startswith("Queue org: spec: has queues")]) == warned
 
 
 def test_a_quota_larger_than_can_be_counted_limits_nothing() -> None:
