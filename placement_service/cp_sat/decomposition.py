@@ -28,8 +28,10 @@ from placement_service.cp_sat.linear_model import Priced
 from placement_service.cp_sat.linear_program import LinearProgram, Matrix, solve, time_limit
 from placement_service.formulation.arrays import Bools, Floats, Ints
 
-#: How far from its best a region may end, of what it has, and how wrong the solver may be.
-TOLERANCE, SLACK = 1e-6, 1e-3
+#: How far from its best a region may end, as a share of what it has.
+TOLERANCE = 1e-6
+#: How wrong the solver may be about a region.
+ERROR = 1e-3
 
 #: A variable of no region, and a row without a variable of any.
 NONE = -1
@@ -69,7 +71,7 @@ class Decomposition:
 
     def bound(self, found: Sequence[float]) -> int | None:
         """The bound of the goal, from the answers to all questions."""
-        return self._priced.read(self._fixed + sum(found) + SLACK * len(found))
+        return self._priced.read(self._fixed + sum(found) + ERROR * len(found))
 
     def _ask(self, region: int) -> RegionQuestion:
         part, prices = self._part(region)

@@ -185,7 +185,7 @@ class LinearModel:
         for bounds in (self._row_least, self._row_most):
             del bounds[rows:]
         del self._entries[entries:]
-        self._sorted = self._sorted.first(entries)
+        self._sorted = self._sorted.some(slice(entries))
 
     def copy(self) -> Self:
         """Another model with the same variables and rows, of the same numbers."""

@@ -49,9 +49,6 @@ class Matrix(NamedTuple):
         order = np.lexsort((columns, rows))
         return Matrix(rows[order], columns[order], weights[order])
 
-    def first(self, count: int) -> Matrix:
-        return self.some(slice(count))
-
     def some(self, entries: slice | Bools) -> Matrix:
         return Matrix(self.rows[entries], self.columns[entries], self.weights[entries])
 
