@@ -179,8 +179,22 @@ def test_a_policy_that_is_not_there_is_a_problem(policy: str) -> None:
     ]
 
 
-def test_an_empty_owner_is_nobody() -> None:
-    assert not only(reservation(owners=[{}]), pod("a")).owners
+def test_an_owner_that_says_nothing_is_every_pod() -> None:
+    found = only(reservation(owners=[{}]), pod("a"))
+    assert [(o.pod, o.HasField("selector"), o.selector) for o in found.owners] == [
+        ("", True, v1.LabelSelector())
+    ]
+    assert not found.closed
+    tainted = reservation(owners=[{}], taints=[{"key": "k", "effect": "NoSchedule"}])
+    patient = pod("b", tolerations=[{"operator": "Exists"}])
+    (owner,) = only(tainted, pod("a"), patient).owners
+    assert owner.pod == "namespaces/ml/pods/b"
+
+
+def test_without_owners_it_is_nobody_s() -> None:
+    found = only(reservation(owners=[]), pod("a"))
+    assert found.closed
+    assert not found.owners
 
 
 def test_devices_that_users_have_are_not_held() -> None:

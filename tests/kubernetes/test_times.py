@@ -164,6 +164,24 @@ def test_a_budget_allows_what_the_cluster_says_or_the_pods_leave(body: Body, wan
     assert allowed(body) == want
 
 
+def test_a_pod_that_is_not_ready_is_missing_to_a_budget() -> None:
+    """Its eviction does not count for less; whoever says nothing of it is ready."""
+    says = {"Ready": "True", "Starting": "False", "Lost": "Unknown", "Silent": ""}
+    pods = [pod(name.lower(), labels={"app": "x"}, nodeName="n1") for name in says]
+    for body, status in zip(pods, says.values(), strict=True):
+        body["status"]["conditions"] = [{"type": "Ready", "status": status}] if status else []
+    sent = request(node("n1"), *pods, budget(minAvailable=1), gang(podgroups=[group("w", "ready")]))
+    assert sent.snapshot.disruption_budgets[0].allowed == 1
+    pods[0]["status"]["conditions"][0]["status"] = "yes"
+    assert problems(node("n1"), *pods, budget(minAvailable=1)) == [
+        (
+            "Pod ml/ready",
+            "status.conditions[0].status",
+            "must be one of True, False, Unknown, not yes",
+        )
+    ]
+
+
 def test_a_budget_is_sent_with_the_labels_that_it_looks_at() -> None:
     sent = request(
         node("n1"), pod("a", labels={"app": "x", "z": "y"}, nodeName="n1"), budget(minAvailable=0),

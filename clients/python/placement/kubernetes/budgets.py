@@ -1,7 +1,9 @@
 """PodDisruptionBudgets: how many of some pods may be evicted now.
 
 The cluster's own count is taken where it is there. Else it is computed from the pods of the
-input; percentages are rounded against eviction.
+input, as Kubernetes would: a pod that runs and is not ready counts like one that is missing, but
+one that says nothing of it, as when it is written by hand, counts as ready. Percentages are rounded
+against eviction.
 """
 
 from __future__ import annotations
@@ -52,17 +54,18 @@ def read_budgets(
             for pod in by_namespace.get(one.namespace, ())
             if selector is not None and selector.matches(pod.labels)
         ]
-        allowed = _allowed(at, covered)
+        allowed = _allowed(at, covered, problems)
         budgets.append(Budget(one.namespace, one.name, selector, allowed))
         problems += [one.problem(*finding) for finding in findings]
     return budgets
 
 
-def _allowed(at: At, covered: list[Pod]) -> int:
+def _allowed(at: At, covered: list[Pod], problems: list[Problem]) -> int:
     told = at.get("status").get("disruptionsAllowed")
     if not told.absent:
         return max(0, told.integer())
-    healthy = sum(bool(pod.node) and not pod.terminating for pod in covered)
+    running = (pod for pod in covered if pod.node and not pod.terminating)
+    healthy = sum(_is_ready(pod, problems) for pod in running)
     spec = at.get("spec")
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if not least.absent:
@@ -70,6 +73,13 @@ def _allowed(at: At, covered: list[Pod]) -> int:
     if not most.absent:
         return max(0, healthy - (len(covered) - _count(most, len(covered), math.floor)))
     return max(0, healthy - 1)
+
+
+def _is_ready(pod: Pod, problems: list[Problem]) -> bool:
+    findings: Findings = {}
+    ready = At(pod.object.body, findings).get("status").condition("Ready")
+    problems += [pod.object.problem(*finding) for finding in findings]
+    return ready in ("", "True")
 
 
 def _count(at: At, total: int, rounded: Callable[[float], int]) -> int:

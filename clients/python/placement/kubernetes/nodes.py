@@ -102,7 +102,7 @@ def _read_node(
         requested=_requested(bound),
         taints=[read_taint(taint) for taint in spec.get("taints").items()],
         unschedulable=spec.get("unschedulable").flag(),
-        not_ready=not _is_ready(status),
+        not_ready=status.condition("Ready") not in ("", "True"),
         host_ports=_host_ports(bound),
         devices=board.devices,
         partitions=board.partitions,
@@ -131,14 +131,6 @@ def _uncountable(bound: Sequence[Pod], domain: str) -> str:
         if pod.needs.compute_domain not in ("", domain):
             return f"its pods are of two ComputeDomains: {domain}, {pod.needs.compute_domain}"
     return ""
-
-
-def _is_ready(status: At) -> bool:
-    ready = True
-    for condition in status.get("conditions").items():
-        if condition.get("type").text() == "Ready":
-            ready = condition.get("status").condition_status() == "True"
-    return ready
 
 
 class _Allocatable:

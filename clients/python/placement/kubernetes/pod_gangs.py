@@ -117,8 +117,5 @@ def _scope(name: str, groups: tuple[str, ...], constraint: At) -> v1.PackingScop
 
 
 def _is_initialized(status: At) -> bool:
-    initialized = not status.value
-    for condition in status.get("conditions").items():
-        if condition.get("type").text() == "Initialized":
-            initialized = condition.get("status").condition_status() == "True"
-    return initialized
+    told = status.condition("Initialized")
+    return told == "True" if told else not status.value

@@ -170,9 +170,16 @@ class At:
             return default
         return text
 
-    def condition_status(self) -> str:
-        """True, False or Unknown: whether a condition holds."""
-        return self.choice("Unknown", ("True", "False", "Unknown"))
+    def condition(self, kind: str) -> str:
+        """Of a status, whether the last condition of this type holds: True, False or Unknown; empty
+        where it has none.
+        """
+        found = ""
+        for condition in self.get("conditions").items():
+            if condition.get("type").text() == kind:
+                status = condition.get("status")
+                found = status.choice("Unknown", ("True", "False", "Unknown"))
+        return found
 
     def flag(self) -> bool:
         """A boolean; false when it is absent."""

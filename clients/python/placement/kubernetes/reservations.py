@@ -194,16 +194,17 @@ class _Reader:
         for entry in at.items():
             reference, controller = entry.get("object"), entry.get("controller")
             selector = read_selector(entry.get("labelSelector"))
-            simple = not taints and controller.absent
-            if simple and selector is not None and reference.absent:
+            simple = not taints and controller.absent and reference.absent
+            if simple:
+                # What is not said matches all pods.
+                selector = selector or LabelSelector()
                 selectors.append(selector)
                 owners.append(v1.ReservationOwner(selector=selector.message()))
             else:
                 owners += [
                     v1.ReservationOwner(pod=pod.resource_name)
                     for pod in self._waiting
-                    if not (reference.absent and controller.absent and selector is None)
-                    and _is(reference, pod)
+                    if _is(reference, pod)
                     and _is_controlled(controller, pod)
                     and (selector is None or selector.matches(pod.labels))
                     and all(_tolerates(pod, taint) for taint in taints)
