@@ -2,8 +2,9 @@
 
 A dump holds the request as it came, and as a whole where it came as changes to a base.
 ``python -m placement_service.api.dumps FILE`` prints one as JSON. Writing happens in the
-background: an answer may still be due. A request is saved once, however often it fails. The
-first digits of its digest are in the name; the answer lies beside it, as ``*.answer.binpb``.
+background: an answer may still be due. A request is saved once, however often it fails, and so is
+its first answer, which later ones are compared with. The first digits of the digest are in the
+name; the answer lies beside it, as ``*.answer.binpb``.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class Dumps:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._saved: dict[str, str] = {}
+        #: The names of the latest answers.
+        self._answered: dict[str, None] = {}
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -94,16 +97,21 @@ class Dumps:
         return name
 
     def answer(self, name: str, response: bytes, placement: int) -> None:
-        """Saves the answer to a saved request: the placement in that field of a response."""
-        if self._folder is not None and name:
-            beside = f"{name.removesuffix('.binpb')}{_ANSWER}"
-            # Both responses hold the placement alone; its field has either of two numbers.
-            kind = (ComputePlacementResponse, StreamPlacementResponse)[placement - 1]
-            self._in_background(
-                self._folder,
-                beside,
-                lambda: kind.FromString(response).placement.SerializeToString(),
-            )
+        """Saves the first answer to a saved request: the placement in that field of a response."""
+        if self._folder is None or not name:
+            return
+        beside = f"{name.removesuffix('.binpb')}{_ANSWER}"
+        with self._lock:
+            if beside in self._answered:
+                return
+            self._answered[beside] = None
+            while len(self._answered) > self._maximum:
+                del self._answered[next(iter(self._answered))]
+        # Both responses hold the placement alone; its field has either of two numbers.
+        kind = (ComputePlacementResponse, StreamPlacementResponse)[placement - 1]
+        self._in_background(
+            self._folder, beside, lambda: kind.FromString(response).placement.SerializeToString()
+        )
 
     def _in_background(self, folder: Path, name: str, content: Callable[[], bytes]) -> None:
         threading.Thread(target=self._write, args=(folder, name, content), name="dump").start()
@@ -124,10 +132,14 @@ class Dumps:
         except OSError as error:
             logger.error("the dump %s could not be written: %s", name, error.strerror)
             with self._lock:
-                # The next time there may be room.
-                self._saved = {d: saved for d, saved in self._saved.items() if saved != name}
+                self._forget(name)
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+    def _forget(self, name: str) -> None:
+        """What is not there any more is saved the next time."""
+        self._saved = {start: saved for start, saved in self._saved.items() if saved != name}
+        self._answered.pop(name, None)
 
     def _make_room(self, folder: Path, *, newest: str) -> None:
         """Deletes the oldest dumps, each with its answer, until the others are few enough."""
@@ -145,6 +157,7 @@ class Dumps:
             if place and (place >= self._maximum or size > self._most_bytes):
                 for one in both:
                     one.unlink(missing_ok=True)
+                    self._forget(one.name)
         # An answer is of no use where there was no space for its request.
         for answer in folder.glob(_ANSWERS):
             name = f"{answer.name.removesuffix(_ANSWER)}.binpb"

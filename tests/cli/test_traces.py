@@ -75,6 +75,29 @@ def test_a_column_that_is_not_read_is_told(
     assert f"{jobs}: is not text in UTF-8" in capsys.readouterr().err
 
 
+def test_who_may_give_way_is_the_same_for_policies_that_do_not_say_it(
+    question: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "jobs.csv").write_text(
+        "name,submit,duration,pods,gpus,priority\na,0,100,1,8,0\nb,10,50,1,8,1\n"
+    )
+    (tmp_path / "calm.yaml").write_text("eviction: NONE\n")
+    calm = ["--compare", str(tmp_path / "calm.yaml")]
+    assert main([*question, *calm, "--evict", "preempt"]) == Status.OK
+    answer = json.loads(capsys.readouterr().out)
+    starts = [[job["starts"] for job in policy["jobs"]] for policy in answer["policies"]]
+    assert starts == [[2, 1], [2, 1], [1, 1]]
+
+
+def test_a_policy_is_named_once(
+    question: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = str(tmp_path / "other.yaml")
+    for again in ("--policy", "--compare"):
+        assert main([*question, again, other]) == Status.WRONG_INPUT
+        assert f"--compare: {other} is named more than once" in capsys.readouterr().err
+
+
 def test_a_trace_ends_before_the_last_year_of_calendars(
     question: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,18 @@ def test_a_request_is_saved_once_as_it_came(tmp_path: Path) -> None:
     assert path.read_bytes() == b"request"
 
 
+def test_the_first_answer_stays_beside_its_request(tmp_path: Path) -> None:
+    dumps = Dumps(tmp_path, 5)
+    name = dumps.save(b"request")
+    wait_for_writers()
+    for revision in ("first", "second"):
+        response = ComputePlacementResponse(placement=Placement(revision=revision))
+        dumps.answer(name, response.SerializeToString(), 1)
+        wait_for_writers()
+    beside = tmp_path / f"{name.removesuffix('.binpb')}.answer.binpb"
+    assert Placement.FromString(beside.read_bytes()).revision == "first"
+
+
 def test_only_the_owner_may_read_dumps(tmp_path: Path) -> None:
     name = Dumps(tmp_path / "new", 5).save(b"request")
     wait_for_writers()
@@ -101,6 +113,19 @@ def test_what_could_not_be_saved_is_tried_again(tmp_path: Path) -> None:
     name = dumps.save(b"request")
     wait_for_writers()
     assert (folder / name).read_bytes() == b"request"
+
+
+def test_what_was_deleted_to_make_room_is_saved_again(tmp_path: Path) -> None:
+    dumps = Dumps(tmp_path, 10, most_bytes=100)
+    response = ComputePlacementResponse(placement=Placement(revision="r" * 50)).SerializeToString()
+    for request in (b"1" * 40, b"2" * 40, b"1" * 40):
+        name = dumps.save(request)
+        wait_for_writers()
+        dumps.answer(name, response, 1)
+        wait_for_writers()
+    answer = f"{name.removesuffix('.binpb')}.answer.binpb"
+    assert {path.name for path in tmp_path.iterdir()} == {name, answer}
+    assert (tmp_path / name).read_bytes() == b"1" * 40
 
 
 def test_dumps_take_no_more_than_so_many_bytes_with_their_answers(tmp_path: Path) -> None:

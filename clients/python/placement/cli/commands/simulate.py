@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from placement.cli import options
 from placement.cli.asking import interrupts
-from placement.cli.every_mistake import Command
+from placement.cli.every_mistake import Command, checked
 from placement.cli.failures import complain, warn, wrong_input
 from placement.cli.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
@@ -29,6 +29,12 @@ Examples:
 The trace is a CSV file with a header: name, submit and duration in seconds, pods, gpus of each
 pod, and as you like minimum, required (a node label key), priority and queue.
 """
+
+
+def _check_policies(values: Mapping[str, Any]) -> Iterator[str]:
+    named = [values["policy"], *values["compare"]]
+    for path in sorted({path for path in named if path and named.count(path) > 1}):
+        yield f"--compare: {path} is named more than once"
 
 
 @click.command("simulate", cls=Command, epilog=_EXAMPLES)
@@ -54,6 +60,7 @@ pod, and as you like minimum, required (a node label key), priority and queue.
     help="Run each policy on a machine of a Ray cluster: auto, HOST:PORT, or local.",
 )
 @options.output("table", "json", "yaml")
+@checked(_check_policies)
 def command(
     source: Source,
     service: Service,
@@ -66,7 +73,8 @@ def command(
 ) -> None:
     """Run a trace of jobs on the nodes of the input, under one policy or several.
 
-    The time limit is that of each plan on the way. Ctrl-C ends the traces where they are.
+    The time limit is that of each plan on the way. --evict is also for the policies of --compare
+    that name no eviction. Ctrl-C ends the traces where they are.
     """
     from placement.cli.policy import read_policy
     from placement.cli.reading import read_question, standard_input
@@ -100,6 +108,8 @@ def command(
         if not policy.gpu_resources:
             # What counts as GPUs in this input does so under all policies.
             policy.gpu_resources.extend(question.request.policy.gpu_resources)
+        if what_if.evict is not None and not policy.eviction:
+            policy.eviction = question.request.policy.eviction
     policies = {service.policy or "default": question.request.policy, **further}
     traces = [Trace(question.request, trace, policy, service) for policy in policies.values()]
     ending = Ending()
