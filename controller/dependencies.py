@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from controller.gang_state import Key
 from placement import v1
-from placement.kubernetes.selectors import LabelSelector
+from placement.kubernetes.values.selectors import LabelSelector
 
 
 def depends_on(gangs: Mapping[Key, v1.PodGang]) -> dict[Key, frozenset[Key]]:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from controller.gang_state import Body, Key, node_of
 from placement import v1
-from placement.kubernetes.device_annotations import ALLOCATED, read_allocated
-from placement.kubernetes.reading import At
+from placement.kubernetes.nodes.device_annotations import ALLOCATED, read_allocated
+from placement.kubernetes.values.reading import At
 
 #: Annotations of a pod, as an immutable value.
 Notes = tuple[tuple[str, str], ...]

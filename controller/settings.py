@@ -23,7 +23,7 @@ from pydantic_settings import (
 
 from controller.advice.composition import AdapterName
 from controller.policy import TIERS, EvictionSetting, ExtrasSetting
-from placement.kubernetes.yaml_text import Repeated, documents
+from placement.kubernetes.files.yaml_text import Repeated, documents
 
 _PREFIX: Final = "PLACEMENT_CONTROLLER_"
 #: What Kubernetes puts into the environment for a Service named placement-controller.

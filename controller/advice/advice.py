@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from controller.apply import Binding
 from controller.gang_state import Body, Key, key_of
 from placement.advice_marks import ADVICE
-from placement.kubernetes.device_annotations import ALLOCATED
-from placement.kubernetes.pods import KAI_GROUP
+from placement.kubernetes.nodes.device_annotations import ALLOCATED
+from placement.kubernetes.pods.pods import KAI_GROUP
 
 
 class End(StrEnum):

@@ -10,8 +10,8 @@ from typing import Any, Final
 from controller.advice.gpu_groups import shares_gpus
 from controller.gang_state import Body
 from placement.advice_marks import KAI_NODE_POOL, MADE_FOR
-from placement.kubernetes.quantities import QuantityError, amount
-from placement.kubernetes.shares import Share, read_shares
+from placement.kubernetes.pods.shares import Share, read_shares
+from placement.kubernetes.values.quantities import QuantityError, amount
 from placement.resources import BIND_REQUESTS
 
 _GPU: Final = "nvidia.com/gpu"

@@ -13,8 +13,8 @@ from uuid import uuid4
 from controller.device_notes import Notes
 from controller.gang_state import Body
 from placement import v1
-from placement.kubernetes.pods import KAI_GROUP
-from placement.kubernetes.shares import ANNOTATIONS
+from placement.kubernetes.pods.pods import KAI_GROUP
+from placement.kubernetes.pods.shares import ANNOTATIONS
 
 _SEPARATOR: Final = ","
 

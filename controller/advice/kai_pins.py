@@ -14,7 +14,7 @@ from controller.advice.gated_pods import GatedPods
 from controller.advice.kai import SCHEDULER
 from controller.advice.objects import Objects
 from controller.gang_state import Body
-from placement.kubernetes.label_paths import HOSTNAME
+from placement.kubernetes.nodes.label_paths import HOSTNAME
 from placement.resources import NODES
 
 

@@ -33,7 +33,7 @@ from controller.apply import Binding
 from controller.gang_state import Body, Key, condition_of, node_of
 from placement.advice_marks import GATE, MADE_FOR
 from placement.cluster import ApiError, Cluster
-from placement.kubernetes.device_annotations import ALLOCATED
+from placement.kubernetes.nodes.device_annotations import ALLOCATED
 from placement.resources import RESERVATIONS
 
 SCHEDULER: Final = "koord-scheduler"

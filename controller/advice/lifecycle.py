@@ -36,7 +36,7 @@ from controller.gang_state import Body, Key, node_of
 from placement.advice_marks import ADVICE, GATE
 from placement.cluster import ApiError, Cluster
 from placement.kubernetes import InputError
-from placement.kubernetes.pods import KAI_GROUP
+from placement.kubernetes.pods.pods import KAI_GROUP
 from placement.resources import NODES, PODS, UNFINISHED
 
 logger = logging.getLogger(__name__)

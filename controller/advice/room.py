@@ -20,9 +20,9 @@ from controller.advice.request import build_request
 from controller.gang_state import Body, Key, condition_of, key_of, node_of
 from placement import v1
 from placement.cluster import ApiError, Cluster
-from placement.kubernetes.devices import KAI_HOLDERS
-from placement.kubernetes.pods import KAI_GROUP
-from placement.kubernetes.shares import GPU
+from placement.kubernetes.nodes.devices import KAI_HOLDERS
+from placement.kubernetes.pods.pods import KAI_GROUP
+from placement.kubernetes.pods.shares import GPU
 from placement.resources import BIND_REQUESTS, DEVICES, NODES, PODS, UNFINISHED
 
 

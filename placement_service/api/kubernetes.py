@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from placement.kubernetes import protobuf
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import InputError, Problem
+from placement.kubernetes.schema import protobuf
 from placement.kubernetes.spoken_levels import with_own_levels
 from placement.kubernetes.translate import Translation, translate
 from placement.kubernetes.v1 import (

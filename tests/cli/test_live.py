@@ -11,7 +11,7 @@ from pathlib import Path
 
 from placement.cli.live import of_scheduler, on_nodes_that_are_there
 from placement.cli.status import GangStatus, as_json, as_table, statuses
-from placement.kubernetes import kinds
+from placement.kubernetes.schema import kinds
 from placement.resources import ALSO_PLANNED_FROM, PLANNED_FROM
 from tests.cli.command import Call
 from tests.cli.foreground import IN_THE_FOREGROUND

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 from placement.kubernetes import Objects
-from placement.kubernetes.loading import load
+from placement.kubernetes.files.loading import load
 from tests.cluster import binaries
 from tests.cluster.api import NAMESPACES, NODES, POD_GANGS, PODS, Api, Body
 from tests.cluster.apiserver import ApiServer

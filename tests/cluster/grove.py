@@ -13,7 +13,7 @@ order, and after any accident.
 
 As Grove does, Initialized is written by a merge patch with the whole list of
 conditions as this writer knows it: what a scheduler wrote before is gone. Which
-gangs and pods a PodCliqueSet stands for is left to `placement.kubernetes.expand`,
+gangs and pods a PodCliqueSet stands for is left to `placement.kubernetes.grove.expand`,
 which has tests of its own. A template that changes is rolled out as Grove does it, replica
 by replica. In the background the gates of scaled gangs open some seconds after their base
 is scheduled, as Grove looks at them again only so often. Not played: the termination of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from placement.kubernetes.loading import load
+from placement.kubernetes.files.loading import load
 from tests.cluster.__main__ import fill
 from tests.cluster.build import clique, clique_set
 from tests.cluster.fixtures import Cluster

@@ -11,7 +11,7 @@ from controller.cache import ClusterCache
 from controller.device_notes import DeviceNotes
 from placement import v1
 from placement.advice_marks import ADVICE
-from placement.kubernetes.device_annotations import ALLOCATED
+from placement.kubernetes.nodes.device_annotations import ALLOCATED
 from tests.controller.bodies import OURS, pod
 
 BOARD = {

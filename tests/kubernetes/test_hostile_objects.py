@@ -14,10 +14,9 @@ from placement.kubernetes import (
     Objects,
     Problem,
     expand,
-    kinds,
-    known_fields,
     translate,
 )
+from placement.kubernetes.schema import kinds, known_fields
 from placement.kubernetes.trimming import Trimmer
 
 #: Of the profile in use.

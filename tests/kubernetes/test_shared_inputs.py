@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from placement.kubernetes import InputError, Objects, Problem, expand, kinds, load, translate
-from placement.kubernetes.podspec import PodSpecReader
+from placement.kubernetes import InputError, Objects, Problem, expand, load, translate
+from placement.kubernetes.pods.podspec import PodSpecReader
+from placement.kubernetes.schema import kinds
 from placement.kubernetes.trimming import Trimmer
 from tests.shared_inputs import ABSENT, SHARED, found
 

@@ -35,8 +35,8 @@ import (
 //
 //	go test . -run Protobuf -update
 const (
-	fieldsFile   = "../../python/placement/kubernetes/protobuf_fields.json"
-	examplesFile = "../../../tests/kubernetes/protobuf_examples.json"
+	fieldsFile   = "../../python/placement/kubernetes/schema/protobuf_fields.json"
+	examplesFile = "../../../tests/kubernetes/schema/protobuf_examples.json"
 )
 
 var update = flag.Bool("update", false, "write the table of fields and the examples anew")

@@ -16,11 +16,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, Self
 
-from placement.kubernetes.kinds import Kind, kind_of
 from placement.kubernetes.objects import Object, Objects
-from placement.kubernetes.times import newest_of, times_in
+from placement.kubernetes.schema.kinds import Kind, kind_of
 from placement.kubernetes.trimming import Trimmer
 from placement.kubernetes.v1 import ObjectName, PlaceObjectsRequest
+from placement.kubernetes.values.times import newest_of, times_in
 from placement_service.api.snapshots.content import Entries
 from placement_service.api.snapshots.versions import DECODED, SHARED
 from placement_service.entities.errors import InvalidRequest, Violation

@@ -15,7 +15,7 @@ from controller.apply import Binding
 from controller.steps import Step
 from placement import resources as product
 from placement.advice_marks import ADVICE, GANG, GATE
-from placement.kubernetes.device_annotations import ALLOCATED
+from placement.kubernetes.nodes.device_annotations import ALLOCATED
 from tests.cluster.api import PODS, Body
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster

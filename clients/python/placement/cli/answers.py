@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from placement.cli.failures import Failure, wrong_input
-from placement.kubernetes.bounded_files import read_file, read_stream
+from placement.kubernetes.files.bounded_files import read_file, read_stream
 from placement.planning.diff import check
 
 

@@ -15,8 +15,8 @@ from google.protobuf import json_format
 
 from placement.cli import policy_fields
 from placement.kubernetes import InputError, Problem
-from placement.kubernetes.bounded_files import read_file
-from placement.kubernetes.yaml_text import Repeated, documents
+from placement.kubernetes.files.bounded_files import read_file
+from placement.kubernetes.files.yaml_text import Repeated, documents
 from placement.v1 import EvictionPolicy, Policy
 
 #: How evictions are called on the command line, in capitals.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from placement.kubernetes.reading import not_a
+from placement.kubernetes.values.reading import not_a
 
 #: The longest time that the API's durations hold.
 _LONGEST: Final = 315_576_000_000

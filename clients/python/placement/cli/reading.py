@@ -26,15 +26,15 @@ from placement.kubernetes import (
     Objects,
     Parts,
     Problem,
-    kinds,
     load,
     translate,
     whole_of,
 )
-from placement.kubernetes.bounded_files import read_stream
-from placement.kubernetes.loading import files_in
-from placement.kubernetes.reading import At
+from placement.kubernetes.files.bounded_files import read_stream
+from placement.kubernetes.files.loading import files_in
+from placement.kubernetes.schema import kinds
 from placement.kubernetes.spoken_levels import asked_domain, asked_level
+from placement.kubernetes.values.reading import At
 from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector

@@ -13,8 +13,8 @@ from typing import Any
 from placement.advice_marks import ADVICE, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Body, Cluster
 from placement.kubernetes.memberships import group_of
-from placement.kubernetes.reading import At
-from placement.kubernetes.times import read_time
+from placement.kubernetes.values.reading import At
+from placement.kubernetes.values.times import read_time
 from placement.resources import (
     BIND_REQUESTS,
     KAI_POD_GROUPS,

@@ -15,8 +15,8 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from placement.cli.failures import wrong_input
-from placement.kubernetes.bounded_files import read_file
-from placement.kubernetes.loading import files_in
+from placement.kubernetes.files.bounded_files import read_file
+from placement.kubernetes.files.loading import files_in
 from placement.kubernetes.objects import is_request
 from placement.pod_templates import put_templates_inside
 from placement.v1 import ComputePlacementRequest, Placement

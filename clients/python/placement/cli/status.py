@@ -72,7 +72,7 @@ def as_table(
 
     from placement.cli.consoles import answer_console
     from placement.cli.words import age, number, printable
-    from placement.kubernetes.times import parse_time
+    from placement.kubernetes.values.times import parse_time
 
     if not gangs:
         return "There is no PodGang.\n"

@@ -11,12 +11,12 @@
     placement = client.compute(translation.request)
 
 What is honoured, refused and ignored of a pod is listed in
-`placement.kubernetes.podspec`. Everything wrong with the input comes at once, as
+`placement.kubernetes.pods.podspec`. Everything wrong with the input comes at once, as
 `InputError.problems`.
 """
 
-from placement.kubernetes.expand import Expansion, expand, expand_all
-from placement.kubernetes.loading import load
+from placement.kubernetes.files.loading import load
+from placement.kubernetes.grove.expand import Expansion, expand, expand_all
 from placement.kubernetes.objects import Object, Objects
 from placement.kubernetes.parts import Parts, in_parts, own_gangs, whole_of
 from placement.kubernetes.problems import InputError, Problem

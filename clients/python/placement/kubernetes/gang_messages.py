@@ -18,16 +18,16 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from placement import v1
 from placement.kubernetes.gangs import BASE_POD_GANG, Gang, Group, Key
-from placement.kubernetes.pods import Pod
-from placement.kubernetes.podspec import resources_message
-from placement.kubernetes.preemption import KAI_LABEL, KAI_WORDS, says_preemptible
-from placement.kubernetes.priorities import Priorities
+from placement.kubernetes.koordinator.reservations import Reservations
+from placement.kubernetes.pods.pods import Pod
+from placement.kubernetes.pods.podspec import resources_message
+from placement.kubernetes.pods.preemption import KAI_LABEL, KAI_WORDS, says_preemptible
+from placement.kubernetes.pods.priorities import Priorities
+from placement.kubernetes.pods.templates import Templates
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.queues import Queues
-from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.reservations import Reservations
-from placement.kubernetes.templates import Templates
-from placement.kubernetes.times import parse_time
+from placement.kubernetes.values.reading import At, Findings
+from placement.kubernetes.values.times import parse_time
 
 _POD_INDEX: Final = "grove.io/podclique-pod-index"
 #: The annotation of a gang that says when it began to run.

@@ -1,7 +1,7 @@
 """Gangs of any author: what the readers of all kinds agree on.
 
 Grove's PodGangs, KAI's and Koordinator's PodGroups and the rest are read by a module each
-(`pod_gangs`, `kai`, `koordinator`, ...). From here on they are alike.
+(`grove.pod_gangs`, `kai.gangs`, `koordinator.gangs`, ...). From here on they are alike.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from placement import v1
 from placement.kubernetes.objects import Object
-from placement.kubernetes.pods import Pod
+from placement.kubernetes.pods.pods import Pod
 
 #: Label of a scaled gang's pods: the name of the base gang.
 BASE_POD_GANG: Final = "grove.io/base-podgang"

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from placement.advice_marks import GANG
-from placement.kubernetes import kai, koordinator, volcano
+from placement.kubernetes.kai import gangs as kai
+from placement.kubernetes.koordinator import gangs as koordinator
+from placement.kubernetes.volcano import gangs as volcano
 
 _ANNOTATIONS: Final = (kai.POD_GROUP, GANG, volcano.POD_GROUP, koordinator.GANG_NAME)
 #: Grove's label of a PodGang's pods, and those of a PodGroup's of coscheduling.

@@ -18,10 +18,10 @@ from typing import Final
 from placement import v1
 from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.objects import Object
-from placement.kubernetes.pods import Pod
+from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.times import is_deleted, read_time
+from placement.kubernetes.values.reading import At, Findings
+from placement.kubernetes.values.times import is_deleted, read_time
 
 #: Between the parts of the name of a gang that a Workload defines.
 _SEPARATOR: Final = "/"

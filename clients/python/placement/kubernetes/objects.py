@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from placement.kubernetes import kinds
-from placement.kubernetes.kinds import (
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.schema import kinds
+from placement.kubernetes.schema.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     NODE,
     POD,
@@ -25,8 +26,7 @@ from placement.kubernetes.kinds import (
     kind_of,
     meant,
 )
-from placement.kubernetes.known_fields import is_from_a_server, unknown_fields
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.schema.known_fields import is_from_a_server, unknown_fields
 
 __all__ = [
     "CLUSTER_TOPOLOGY_BINDING",

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from placement.kubernetes.gang_messages import gang_labels
 from placement.kubernetes.gangs import Gang, Key
-from placement.kubernetes.kueue_queues import KueueQueues
-from placement.kubernetes.kueue_use import held_quotas
+from placement.kubernetes.kueue.queues import KueueQueues
+from placement.kubernetes.kueue.use import held_quotas
 from placement.kubernetes.objects import Object
-from placement.kubernetes.pods import Pod
-from placement.kubernetes.preemption import says_preemptible
+from placement.kubernetes.pods.pods import Pod
+from placement.kubernetes.pods.preemption import says_preemptible
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.queues import Queues
 

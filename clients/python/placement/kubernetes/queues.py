@@ -2,9 +2,9 @@
 runs there.
 
 A queue is KAI's Queue, Koordinator's ElasticQuota, Kueue's ClusterQueue and Cohort, or Volcano's
-Queue; each has a module that reads it (`kai_queues`, `elastic_quotas`, `kueue_queues`,
-`volcano_queues`). They are known by
-their names; when two kinds use one name, that is a problem.
+Queue; each has a module that reads it (`kai.queues`, `koordinator.elastic_quotas`,
+`kueue.queues`, `volcano.queues`). They are known by their names; when two kinds use one name, that
+is a problem.
 
 The queue of a gang is what its object names, else a label of it, else of its pods; else the
 ElasticQuota named as the namespace, one that lists it, or Koordinator's default, which also stands

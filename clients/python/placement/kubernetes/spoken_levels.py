@@ -1,7 +1,7 @@
 """Levels in an answer by the names that the input gives them.
 
-A level whose domains are paths has a label of its own in the request (see `label_paths`), which
-no reader of the answer knows. `own` are the labels of the input by those of the request.
+A level whose domains are paths has a label of its own in the request (see `nodes.label_paths`),
+which no reader of the answer knows. `own` are the labels of the input by those of the request.
 """
 
 from __future__ import annotations

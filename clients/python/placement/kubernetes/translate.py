@@ -13,62 +13,64 @@ from datetime import UTC, datetime
 from typing import Final
 
 from placement import v1
-from placement.kubernetes import kinds
-from placement.kubernetes.budgets import Budget, read_budgets
-from placement.kubernetes.claims import Claims, claim_users, read_claims
-from placement.kubernetes.compute_domains import read_compute_domains
-from placement.kubernetes.devices import Devices, read_devices
-from placement.kubernetes.elastic_quotas import read_elastic_quotas
-from placement.kubernetes.expand import Expansion, expand_all
 from placement.kubernetes.gang_messages import GangMessages
 from placement.kubernetes.gangs import Gang, Key
-from placement.kubernetes.jobs import make_job_sets, make_plain
-from placement.kubernetes.kai import read_bind_requests, read_kai_gangs, read_topologies
-from placement.kubernetes.kai_queues import read_kai_queues
-from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
-from placement.kubernetes.kueue import Kueue, read_kueue
-from placement.kubernetes.kueue_workloads import (
+from placement.kubernetes.grove.expand import Expansion, expand_all
+from placement.kubernetes.grove.pod_gangs import read_pod_gangs
+from placement.kubernetes.kai.gangs import read_bind_requests, read_kai_gangs, read_topologies
+from placement.kubernetes.kai.queues import read_kai_queues
+from placement.kubernetes.koordinator.elastic_quotas import read_elastic_quotas
+from placement.kubernetes.koordinator.gangs import read_koordinator_gangs, read_layers
+from placement.kubernetes.koordinator.reservations import Reservations, read_reservations
+from placement.kubernetes.kueue.kueue import Kueue, read_kueue
+from placement.kubernetes.kueue.workloads import (
     level_labels,
     make_kueue_workloads,
     owners_of_waiting,
 )
-from placement.kubernetes.label_paths import LabelPaths, node_labels
-from placement.kubernetes.leader_worker import make_leader_worker_sets, make_role_based_groups
-from placement.kubernetes.namespaces import read_namespaces
 from placement.kubernetes.native_gangs import read_native_gangs
-from placement.kubernetes.needs import NeedsReader
-from placement.kubernetes.nodes import Surroundings, is_unmanaged, read_nodes
+from placement.kubernetes.nodes.devices import Devices, read_devices
+from placement.kubernetes.nodes.label_paths import LabelPaths, node_labels
+from placement.kubernetes.nodes.nodes import Surroundings, is_unmanaged, read_nodes
 from placement.kubernetes.objects import Object, Objects
 from placement.kubernetes.parts import Parts
-from placement.kubernetes.pod_gangs import read_pod_gangs
-from placement.kubernetes.pods import Pod, read_pods
-from placement.kubernetes.podspec import PodSpecReader
-from placement.kubernetes.priorities import read_priorities, read_workload_priorities
+from placement.kubernetes.pods.budgets import Budget, read_budgets
+from placement.kubernetes.pods.claims.claims import Claims, claim_users, read_claims
+from placement.kubernetes.pods.claims.compute_domains import read_compute_domains
+from placement.kubernetes.pods.claims.resource_slices import read_slices
+from placement.kubernetes.pods.namespaces import read_namespaces
+from placement.kubernetes.pods.needs import NeedsReader
+from placement.kubernetes.pods.pods import Pod, read_pods
+from placement.kubernetes.pods.podspec import PodSpecReader
+from placement.kubernetes.pods.priorities import read_priorities, read_workload_priorities
+from placement.kubernetes.pods.shares import GPU_RESOURCES
+from placement.kubernetes.pods.templates import Templates
+from placement.kubernetes.pods.volumes import read_volumes
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.queue_use import count_use
 from placement.kubernetes.queues import Queues, tree
-from placement.kubernetes.reservations import Reservations, read_reservations
-from placement.kubernetes.resource_slices import read_slices
-from placement.kubernetes.selectors import LabelSelector
-from placement.kubernetes.shares import GPU_RESOURCES
-from placement.kubernetes.templates import Templates
-from placement.kubernetes.times import newest
-from placement.kubernetes.volcano import (
+from placement.kubernetes.schema import kinds
+from placement.kubernetes.values.selectors import LabelSelector
+from placement.kubernetes.values.times import newest
+from placement.kubernetes.volcano.gangs import (
     in_node_groups,
     label_tiers,
     make_jobs,
     read_volcano_gangs,
 )
-from placement.kubernetes.volcano_queues import VolcanoQueues, read_volcano_queues
-from placement.kubernetes.volumes import read_volumes
-from placement.kubernetes.workloads import Made
+from placement.kubernetes.volcano.queues import VolcanoQueues, read_volcano_queues
+from placement.kubernetes.workloads.jobs import make_job_sets, make_plain
+from placement.kubernetes.workloads.leader_worker import (
+    make_leader_worker_sets,
+    make_role_based_groups,
+)
+from placement.kubernetes.workloads.workloads import Made
 
 #: What makes gangs and pods of workloads whose pods are not in the input.
 _WORKLOADS: Final = {
     kinds.JOB_SETS: make_job_sets,
     kinds.LEADER_WORKER_SETS: make_leader_worker_sets,
     kinds.ROLE_BASED_GROUPS: make_role_based_groups,
-    kinds.VOLCANO_JOBS: make_jobs,
 }
 
 
@@ -120,7 +122,7 @@ def translate(
     listed = {one.name for one in objects.of_kind(kinds.DEVICES)}
     by_name = any(is_unmanaged(node, listed) for node in objects.nodes)
     pods = _read_pods(objects, everyone, claims, problems, warnings, by_name=by_name)
-    gangs = _read_gangs(objects, expansion, made, pods, paths, problems, warnings)
+    gangs = _read_gangs(objects, expansion, made, volcano, pods, paths, problems, warnings)
     queues = _read_queues(objects, kueue, volcano, problems, warnings)
     priorities = read_priorities(objects.priority_classes, problems)
     budgets = read_budgets(objects.of_kind(kinds.DISRUPTION_BUDGETS), pods, problems)
@@ -211,7 +213,7 @@ def _make_workloads(
     topologies = read_topologies(objects.of_kind(kinds.KUEUE_TOPOLOGIES), problems)
     claims = frozenset(one.key for one in objects.of_kind(kinds.VOLUME_CLAIMS))
     classes = read_workload_priorities(objects.of_kind(kinds.KUEUE_PRIORITIES), problems)
-    made = Made(level_labels(topologies, paths), volcano, claims, classes, warnings)
+    made = Made(level_labels(topologies, paths), claims, classes, warnings)
     pods = objects.pods
     # Kueue's Workloads stand for the objects that own them.
     owned = owners_of_waiting(objects.of_kind(kinds.KUEUE_WORKLOADS))
@@ -223,6 +225,8 @@ def _make_workloads(
         # Without workloads there is no need to know which pods exist already.
         if several := others(kind):
             make(several, pods, made, problems)
+    if several := others(kinds.VOLCANO_JOBS):
+        make_jobs(several, pods, volcano, made, problems)
     make_kueue_workloads(objects, kueue, made, problems, warnings)
     for kind in kinds.PLAIN:
         several = others(kind)
@@ -292,6 +296,7 @@ def _read_gangs(
     objects: Objects,
     expansion: Expansion,
     made: Made,
+    volcano: VolcanoQueues,
     pods: Mapping[Key, Pod],
     paths: LabelPaths,
     problems: list[Problem],
@@ -337,7 +342,7 @@ def _read_gangs(
         problems,
     )
     gangs += read_volcano_gangs(
-        objects.of_kind(kinds.VOLCANO_POD_GROUPS), pods, _owners(gangs), made.volcano, problems
+        objects.of_kind(kinds.VOLCANO_POD_GROUPS), pods, _owners(gangs), volcano, problems
     )
     first: dict[Key, Gang] = {}
     for gang in gangs:

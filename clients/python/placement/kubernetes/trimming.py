@@ -14,18 +14,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from placement import advice_marks
-from placement.kubernetes import (
-    device_annotations,
-    gang_messages,
-    kai,
-    koordinator,
-    kueue_use,
-    needs,
-    objects,
-    reservations,
-    volcano,
-)
-from placement.kubernetes.podspec import relevant
+from placement.kubernetes import gang_messages, objects
+from placement.kubernetes.kai.gangs import POD_GROUP as KAI_POD_GROUP
+from placement.kubernetes.koordinator import gangs as koordinator
+from placement.kubernetes.koordinator import reservations
+from placement.kubernetes.kueue import use as kueue_use
+from placement.kubernetes.nodes import device_annotations
+from placement.kubernetes.pods import needs
+from placement.kubernetes.pods.podspec import relevant
+from placement.kubernetes.volcano import gangs as volcano
 
 Body = dict[str, Any]
 
@@ -42,7 +39,7 @@ _POD_ANNOTATIONS: Final = (
     *needs.ANNOTATIONS,
     *koordinator.ANNOTATIONS,
     *volcano.ANNOTATIONS,
-    kai.POD_GROUP,
+    KAI_POD_GROUP,
     device_annotations.ALLOCATED,
     reservations.USED,
     kueue_use.WORKLOAD,

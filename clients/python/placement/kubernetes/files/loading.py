@@ -1,0 +1,215 @@
+"""Files, folders and standard input to `Objects`.
+
+Reads what people have: YAML with several documents, JSON, lists, the output of
+``kubectl get ... -o json``, snapshot archives of KAI, gzip, ZIP, folders of all that. JSON
+goes through the JSON parser, since a snapshot of a large cluster is a hundred times
+slower as YAML. A file that cannot be read or parsed is a problem, and the others are read on.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+import yaml
+
+from placement.kubernetes.files.archives import SUFFIXES, ArchiveError, is_archive, unpacked
+from placement.kubernetes.files.bounded_files import read_file, read_stream
+from placement.kubernetes.files.yaml_text import Repeated, UnfoldsTooFarError, documents
+from placement.kubernetes.objects import Objects, collect, flatten
+from placement.kubernetes.problems import Problem
+
+STDIN: Final = "-"
+_STDIN_NAME: Final = "<stdin>"
+
+#: Characters of a parser's message, which may repeat a line of any length.
+_LONGEST_REASON: Final = 200
+
+#: An escape that may be half a character: JSON allows it, and no encoding can write it.
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+_Found = tuple[str, int, Any]
+
+
+def load(
+    paths: Sequence[str], *, stdin: IO[str] | IO[bytes] | None = None, strict: bool = False
+) -> Objects:
+    """Reads all objects of the kinds that are known.
+
+    A path is a file, a folder (all its ``*.yaml``, ``*.yml`` and ``*.json`` files,
+    recursively, in order of path), gzip or ZIP of such files, a snapshot archive of KAI, or
+    ``-`` for `stdin`.
+    Never raises for bad input: what is wrong is in `Objects.problems`. Fields that no
+    definition knows are in `Objects.warnings`, or with `strict` among the problems.
+    """
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    with _collector_paused():
+        found = list(_found(paths, stdin, problems, problems if strict else warnings))
+    return collect(found, problems, warnings, check_fields=True, strict=strict)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No garbage collection meanwhile.
+
+    Parsing makes millions of containers and no cycles; looking for some among
+    them takes longer than the parsing itself.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _found(
+    paths: Iterable[str],
+    stdin: IO[str] | IO[bytes] | None,
+    problems: list[Problem],
+    slips: list[Problem],
+) -> Iterator[_Found]:
+    """The objects of all paths, numbered within each file."""
+    for file, content in _contents(paths, stdin, problems):
+        if isinstance(content, str):
+            yield from _parse(file, content, problems, slips)
+        elif is_archive(content):
+            try:
+                for name, inside, skipped in unpacked(content):
+                    slips += [
+                        Problem(file, "", f"rawObjects.{key}", "skipped: it is not read")
+                        for key in skipped
+                    ]
+                    within = f"{file}/{name}" if name else file
+                    if isinstance(inside, str):
+                        yield from _parse(within, inside, problems, slips)
+                    else:
+                        yield from _numbered(within, inside)
+            except ArchiveError as error:
+                problems.append(Problem(file, "", "", str(error)))
+        else:
+            try:
+                text = content.decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                line = content.count(b"\n", 0, error.start) + 1
+                problems.append(Problem(file, "", "", "is not text in UTF-8", line))
+            else:
+                yield from _parse(file, text, problems, slips)
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of a folder, and of those in it, that are read. Raises OSError."""
+    return sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+
+
+def _contents(
+    paths: Iterable[str], stdin: IO[str] | IO[bytes] | None, problems: list[Problem]
+) -> Iterator[tuple[str, str | bytes]]:
+    for path in paths:
+        if not path:
+            problems.append(Problem("", "", "", "the path of a file is empty"))
+            continue
+        if path == STDIN:
+            if stdin is None:
+                problems.append(Problem(_STDIN_NAME, "", "", "there is no standard input"))
+                continue
+            try:
+                yield _STDIN_NAME, read_stream(stdin)
+            except ValueError as error:
+                problems.append(Problem(_STDIN_NAME, "", "", str(error)))
+            continue
+        place = Path(path)
+        try:
+            files = [place]
+            if place.is_dir():
+                files = files_in(place)
+                if not files:
+                    problems.append(Problem(path, "", "", "holds no .yaml, .yml or .json file"))
+            contents = [(str(f), read_file(f)) for f in files]
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            problems.append(Problem(path, "", "", f"cannot be read: {reason}"))
+            continue
+        yield from contents
+
+
+def _parse(file: str, text: str, problems: list[Problem], slips: list[Problem]) -> Iterator[_Found]:
+    """The objects of one text, with the documents that could be parsed before an error; `slips` are
+    keys that are there twice.
+    """
+    parsed: list[Any] = []
+    repeated: list[Repeated] = []
+    json_error: json.JSONDecodeError | None = None
+    try:
+        if text.lstrip().startswith(("{", "[")):
+            try:
+                parsed = _json(text)
+            except json.JSONDecodeError as error:
+                # It may still be YAML, whose flow style looks alike.
+                json_error = error
+        if not parsed:
+            for document in documents(text, repeated):
+                parsed += document if isinstance(document, list) else [document]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(filter(None, (error.context, error.problem)))[:_LONGEST_REASON]
+        line = mark.line + 1 if mark is not None else None
+        if json_error is not None:
+            what, line = json_error.msg, json_error.lineno
+        form = "YAML" if json_error is None else "JSON"
+        problems.append(Problem(file, "", "", f"is not valid {form}: {what}", line))
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        problems.append(Problem(file, "", "", f"is not valid YAML: {error.reason}", line))
+    except UnfoldsTooFarError as error:
+        problems.append(Problem(file, "", "", str(error)))
+    except (RecursionError, ValueError) as error:
+        what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        problems.append(Problem(file, "", "", f"cannot be parsed: {what}"))
+    what = "is there twice in one mapping; the last one counts"
+    slips += [Problem(file, "", one.key, what, one.line) for one in repeated]
+    if _SURROGATE.search(text) and not _can_be_written(parsed):
+        problems.append(Problem(file, "", "", "holds an escape for half a character"))
+        parsed = []
+    return _numbered(file, parsed)
+
+
+def _numbered(file: str, bodies: Iterable[Any]) -> Iterator[_Found]:
+    objects = flatten(body for body in bodies if body is not None)
+    return ((file, index, body) for index, body in enumerate(objects))
+
+
+def _json(text: str) -> list[Any]:
+    """All JSON values of a text, arrays taken apart.
+
+    Several values may follow each other, as when outputs are concatenated.
+    """
+    decoder = json.JSONDecoder()
+    values: list[Any] = []
+    position = _next_text(text, 0)
+    while position < len(text):
+        value, position = decoder.raw_decode(text, position)
+        values += value if isinstance(value, list) else [value]
+        position = _next_text(text, position)
+    return values
+
+
+def _can_be_written(documents: list[Any]) -> bool:
+    try:
+        json.dumps(documents, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _next_text(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position

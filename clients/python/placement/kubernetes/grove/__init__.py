@@ -1,0 +1,1 @@
+"""Grove: PodGangs, and the PodCliqueSets that they are made of."""

@@ -1,0 +1,1 @@
+"""Koordinator: PodGroups, ElasticQuotas and Reservations."""

@@ -1,0 +1,1 @@
+"""Kueue: Workloads, and the queues, flavors and checks that they pass."""

@@ -1,0 +1,1 @@
+"""Nodes, the GPUs inside them, and the paths of labels that they are in."""

@@ -1,0 +1,1 @@
+"""Resource claims (dynamic resource allocation) and the devices that they choose."""

@@ -1,0 +1,1 @@
+"""Which kinds and fields there are, also in Kubernetes' own encoding."""

@@ -1,0 +1,1 @@
+"""What stands in a field: amounts, times, selectors, each with the place where it was read."""

@@ -1,0 +1,1 @@
+"""Volcano: Jobs, PodGroups, HyperNodes and Queues."""

@@ -1,0 +1,1 @@
+"""Workloads whose pods are yet to be made: Jobs, JobSets, LeaderWorkerSets and more."""
