@@ -339,6 +339,17 @@ def test_every_option_that_does_not_exist_is_told(capsys: pytest.CaptureFixture[
     assert all(name in line for name, line in zip(names, lines, strict=True))
 
 
+def test_an_option_that_is_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = ["--gang", "ml/a", "--gang", "ml/b", "-o", "json", "--cordon", "a=b", "--cordon", "a=c"]
+    assert main(["explain", "-f", "no-such-file", *twice, "--output", "yaml"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[:-1] == [
+        f"placementctl: warning: {name}: is given 2 times; the last one counts"
+        for name in ("--gang", "-o / --output")
+    ]
+    assert "no-such-file" in told[-1]
+
+
 def test_what_is_missing_is_told_with_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "-f", "x", "-o", "xml"]) == 2
     told = capsys.readouterr().err

@@ -56,6 +56,14 @@ def test_a_request_is_read_alone_from_a_folder_or_standard_input_as_well(
     assert call("plan", "-f", "-", stdin=OBJECTS).returncode == 0
 
 
+def test_a_field_of_a_request_that_is_there_twice_is_an_error(call: Call, tmp_path: Path) -> None:
+    saved = tmp_path / "request.json"
+    saved.write_text(REQUEST.replace("{", '{"label": "a", "label": "b", ', 1))
+    done = call("plan", "-f", str(saved))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{saved}: is not a saved request: label is there twice in one mapping" in done.stderr
+
+
 def test_changes_to_a_base_are_no_question(call: Call, tmp_path: Path) -> None:
     saved = tmp_path / "request.json"
     saved.write_text('\ufeff{"gangs": [], "base": {"digest": "sha256:0"}}')

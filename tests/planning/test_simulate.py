@@ -151,8 +151,8 @@ def test_a_trace_is_csv_with_a_header() -> None:
     ("line", "told"),
     [
         ("a,0,1,1,1,3000000000", "priority must be from -2147483648 to 2147483647"),
-        ("a,0,1,2000000000,1,0", "pods must be at most 1000000"),
-        ("a,0,1,1,99999999999999999999,0", "gpus at most 9007199254740992"),
+        ("a,0,1,2000000000,1,0", "pods must be from 1 to 1000000"),
+        ("a,0,1,1,99999999999999999999,0", "gpus must be from 0 to 9007199254740992"),
         ("job 1,0,1,1,1,0", "name must be letters, digits"),
         ("a,0,1,1,1,0,team a", "queue 'team a' is not a name"),
         ("a,0,1,1_0,1,0", "pods must be a whole number, not '1_0'"),
@@ -187,3 +187,12 @@ def test_every_wrong_line_of_a_trace_is_named() -> None:
         read_jobs([header, "", "a,0,1,1", "b,x,1,1,1", "c,0,1,1.5,1"])
     assert "line 4: submit must be a number, not 'x'" in str(raised.value)
     assert "line 5: pods must be a whole number, not '1.5'" in str(raised.value)
+    with pytest.raises(ValueError, match="line 2") as raised:
+        read_jobs([header, "a b,-1,nan,0,8GiB"])
+    assert str(raised.value).splitlines() == [
+        "line 2: pods must be from 1 to 1000000, not 0",
+        "line 2: name must be letters, digits, '-', '_' and '.', not 'a b'",
+        "line 2: submit must be from 0 to 10000000000, not -1",
+        "line 2: duration must be a number, not 'nan'",
+        "line 2: gpus must be a whole number, not '8GiB'",
+    ]

@@ -183,6 +183,21 @@ def test_a_key_that_is_there_twice_is_told_with_its_line(*, strict: bool, tmp_pa
     assert not (objects.warnings if strict else objects.problems)
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_key_of_json_that_is_there_twice_is_told_with_its_line(
+    *, strict: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "pod.json"
+    text = json.dumps(TWO[0], indent=1)
+    file.write_text(text.replace('"kind"', '"kind": "Pod",\n"kind"'))
+    what = "kind: is there twice in one mapping; the last one counts"
+    for content, place in ((file.read_text(), ":4"), ("{}" + file.read_text(), "")):
+        file.write_text(content)
+        objects = load([str(file)], strict=strict)
+        told = objects.problems if strict else objects.warnings
+        assert f"{file}{place}: {what}" in said(told)
+
+
 def test_merge_keys_may_be_overruled(tmp_path: Path) -> None:
     file = tmp_path / "pods.yaml"
     file.write_text(f"{yaml.safe_dump(TWO[0])}extra: {{<<: {{a: 1}}, a: 2}}\n")

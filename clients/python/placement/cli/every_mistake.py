@@ -1,13 +1,17 @@
 """A command that names everything that is wrong with its options at once, where click stops at the
-first: options that do not exist, wrong values, and options that do not go together.
+first: options that do not exist, wrong values, and options that do not go together. It warns of
+options that are given twice, of which the last one counts.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import click
+
+from placement.cli.failures import warn
 
 #: What is wrong with values that are right one by one, by the names of their parameters.
 Check = Callable[[Mapping[str, Any]], Iterator[str]]
@@ -42,7 +46,22 @@ class Command(click.Command):
         messages = [message for check in checks for message in check(ctx.params)]
         if messages and not ctx.resilient_parsing:
             raise _wrong(messages, ctx)
+        if not ctx.resilient_parsing:
+            warn(self._overruled(given))
         return rest
+
+    def _overruled(self, args: Sequence[str]) -> Iterator[str]:
+        """Options with one value that are given several times: scripts may overrule their own."""
+        context = click.Context(self)
+        _, _, given = self.make_parser(context).parse_args(list(args))
+        for param, times in Counter(given).items():
+            if (
+                isinstance(param, click.Option)
+                and times > 1
+                and not (param.multiple or param.is_flag)
+            ):
+                name = " / ".join(param.opts)
+                yield f"{name}: is given {times} times; the last one counts"
 
     def _mistakes(self, args: Sequence[str]) -> Iterator[str]:
         context = click.Context(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from placement.cli.failures import wrong_input
 from placement.kubernetes.files.bounded_files import read_file
+from placement.kubernetes.files.json_text import decoder
 from placement.kubernetes.files.loading import files_in
 from placement.kubernetes.objects import is_request
 from placement.pod_templates import put_templates_inside
@@ -85,12 +85,16 @@ def parse_saved(content: bytes) -> ComputePlacementRequest | None:
     content = content.removeprefix(codecs.BOM_UTF8)
     if not _MAY_BE_REQUEST.match(content):
         return None
+    repeated: list[str] = []
     try:
-        body = json.loads(content)
+        text = content.decode()
+        body = decoder(len(text), repeated).decode(text)
     except (ValueError, RecursionError):
         return None
     if not is_request(body):
         return None
+    if repeated:
+        raise ValueError(f"is not a saved request: {repeated[0]} is there twice in one mapping")
     try:
         return _whole(json_format.ParseDict(body, ComputePlacementRequest()))
     except json_format.ParseError as error:

@@ -53,6 +53,9 @@ _MOST_ANSWERS: Final = 10
 #: What the service takes.
 _MOST_PODS: Final = 1_000_000
 _MOST_GPUS: Final = 2**53
+#: Seconds; moments are told to the microsecond.
+_SHORTEST: Final = 1e-6
+_LONGEST: Final = 1e10
 #: The pods of a job have its name and a number behind.
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,240}[A-Za-z0-9])?")
 _QUEUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,251}[A-Za-z0-9])?")
@@ -138,15 +141,11 @@ def _read_jobs(rows: csv.DictReader[str]) -> tuple[Job, ...]:
     names: set[str] = set()
     for row in rows:
         number = rows.line_num
-        try:
-            if None in row:
-                raise ValueError("holds more values than the header has columns")
-            job = _job(row, number)
-            if job.name in names:
-                raise ValueError(f"name {job.name} is there more than once")
-        except ValueError as error:
-            problems.append(f"line {number}: {error}")
-            continue
+        wrong: list[str] = []
+        job = _job(row, number, wrong)
+        if job.name in names:
+            wrong.append(f"name {job.name} is there more than once")
+        problems += [f"line {number}: {what}" for what in wrong]
         names.add(job.name)
         jobs.append(job)
     if problems:
@@ -300,49 +299,53 @@ class _Simulation:
         )
 
 
-def _job(row: dict[str, str], number: int) -> Job:
-    pods, gpus = _number(row, "pods", int), _number(row, "gpus", int)
-    minimum = _number(row, "minimum", int) if row.get("minimum") else pods
-    submit, duration = _number(row, "submit", float), _number(row, "duration", float)
-    if pods < 1 or gpus < 0 or not 1 <= minimum <= pods:
-        raise ValueError("pods must be at least 1, gpus not negative, minimum from 1 to pods")
-    if not (0 <= submit < 1e10 and 0 < duration < 1e10):
-        raise ValueError("submit must not be negative, and duration must be positive")
-    if pods > _MOST_PODS or gpus > _MOST_GPUS:
-        raise ValueError(f"pods must be at most {_MOST_PODS}, gpus at most {_MOST_GPUS}")
+def _job(row: dict[str, str], number: int, wrong: list[str]) -> Job:
+    """The job of a line, with harmless values for what is wrong with it."""
+    if None in row:
+        wrong.append("holds more values than the header has columns")
+    good = len(wrong)
+    pods = _number(row, "pods", int, wrong, 1, _MOST_PODS)
+    most = pods if len(wrong) == good else _MOST_PODS
     name = row.get("name") or f"job-{number}"
     if not _NAME.fullmatch(name):
-        raise ValueError(f"name must be letters, digits, '-', '_' and '.', not {name!r}")
+        wrong.append(f"name must be letters, digits, '-', '_' and '.', not {name!r}")
     queue = row.get("queue") or ""
     if queue and not _QUEUE.fullmatch(queue):
-        raise ValueError(f"queue {queue!r} is not a name")
-    priority = _number(row, "priority", int) if row.get("priority") else 0
-    if not -(2**31) <= priority < 2**31:
-        raise ValueError(f"priority must be from {-(2**31)} to {2**31 - 1}, not {priority}")
+        wrong.append(f"queue {queue!r} is not a name")
+    minimum, priority = row.get("minimum"), row.get("priority")
     return Job(
         name=name,
-        submit=submit,
-        duration=duration,
+        submit=_number(row, "submit", float, wrong, 0, _LONGEST),
+        duration=_number(row, "duration", float, wrong, _SHORTEST, _LONGEST),
         pods=pods,
-        gpus=gpus,
-        minimum=minimum,
+        gpus=_number(row, "gpus", int, wrong, 0, _MOST_GPUS),
+        minimum=_number(row, "minimum", int, wrong, 1, most) if minimum else pods,
         required=row.get("required") or "",
-        priority=priority,
+        priority=_number(row, "priority", int, wrong, -(2**31), 2**31 - 1) if priority else 0,
         queue=queue,
     )
 
 
-def _number(row: Mapping[str, str | None], column: str, kind: Callable[[str], N]) -> N:
-    text = row.get(column)
-    if not text:
-        raise ValueError(f"{column} is missing")
+def _number(
+    row: Mapping[str, str | None],
+    column: str,
+    kind: Callable[[str], N],
+    wrong: list[str],
+    least: float,
+    most: float,
+) -> N:
+    text = row.get(column) or ""
     try:
         if not _NUMBER.fullmatch(text.strip()):
             raise ValueError
-        return kind(text)
+        number = kind(text)
     except ValueError:
         what = "a whole number" if kind is int else "a number"
-        raise ValueError(f"{column} must be {what}, not {text!r}") from None
+        wrong.append(f"{column} must be {what}, not {text!r}" if text else f"{column} is missing")
+        return kind("1")
+    if not least <= number <= most:
+        wrong.append(f"{column} must be from {least:.16g} to {most:.16g}, not {text.strip()}")
+    return number
 
 
 def _gang_name(job: Job) -> str:

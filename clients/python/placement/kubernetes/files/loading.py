@@ -12,7 +12,7 @@ import gc
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -20,6 +20,7 @@ import yaml
 
 from placement.kubernetes.files.archives import SUFFIXES, ArchiveError, is_archive, unpacked
 from placement.kubernetes.files.bounded_files import read_file, read_stream
+from placement.kubernetes.files.json_text import decoder
 from placement.kubernetes.files.yaml_text import Repeated, UnfoldsTooFarError, documents
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import Problem
@@ -150,7 +151,7 @@ def _parse(file: str, text: str, problems: list[Problem], slips: list[Problem]) 
     try:
         if text.lstrip().startswith(("{", "[")):
             try:
-                parsed = _json(text)
+                parsed = _json(text, repeated)
             except json.JSONDecodeError as error:
                 # It may still be YAML, whose flow style looks alike.
                 json_error = error
@@ -186,19 +187,31 @@ def _numbered(file: str, bodies: Iterable[Any]) -> Iterator[_Found]:
     return ((file, index, body) for index, body in enumerate(objects))
 
 
-def _json(text: str) -> list[Any]:
-    """All JSON values of a text, arrays taken apart.
+def _json(text: str, repeated: list[Repeated]) -> list[Any]:
+    """All JSON values of a text, arrays taken apart; keys that are there twice are added.
 
     Several values may follow each other, as when outputs are concatenated.
     """
-    decoder = json.JSONDecoder()
+    keys: list[str] = []
+    decode = decoder(len(text), keys).raw_decode
     values: list[Any] = []
     position = _next_text(text, 0)
     while position < len(text):
-        value, position = decoder.raw_decode(text, position)
+        value, position = decode(text, position)
         values += value if isinstance(value, list) else [value]
         position = _next_text(text, position)
+    if keys:
+        repeated += _with_lines(text, keys)
     return values
+
+
+def _with_lines(text: str, keys: list[str]) -> list[Repeated]:
+    """The keys with their lines, which only the reader of YAML knows, and JSON mostly is YAML."""
+    found: list[Repeated] = []
+    with suppress(yaml.YAMLError, ValueError, RecursionError):
+        for _ in documents(text, found):
+            pass
+    return found if len(found) == len(keys) else [Repeated(key, None) for key in keys]
 
 
 def _can_be_written(documents: list[Any]) -> bool:

@@ -35,10 +35,10 @@ _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Repeated(NamedTuple):
-    """A key that stands in its mapping before, and the line where it does so again."""
+    """A key that stands in its mapping before, and the line where it does so again, if known."""
 
     key: str
-    line: int
+    line: int | None
 
 
 class _KubernetesLoader(_BASE):  # type: ignore[misc]
