@@ -53,7 +53,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class ReservationSelector:
-    """Matches a reservation by its name, or without one by any of the terms."""
+    """Matches a reservation by its name, else by any of the terms, and without either each one."""
 
     name: str = ""
     terms: tuple[NodeSelectorTerm, ...] = ()
@@ -61,4 +61,6 @@ class ReservationSelector:
     def matches(self, reservation: Reservation) -> bool:
         if self.name:
             return self.name == reservation.name
-        return any(term.matches(reservation.short_name, reservation.labels) for term in self.terms)
+        return not self.terms or any(
+            term.matches(reservation.short_name, reservation.labels) for term in self.terms
+        )

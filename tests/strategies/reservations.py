@@ -61,7 +61,8 @@ def with_reservations(draw: st.DrawFn, questions: st.SearchStrategy[Snapshot]) -
         if draw(rarely):
             return replace(old, ignores_reservations=True)
         if draw(rarely):
-            return replace(old, required_reservation=ReservationSelector("reservations/r0"))
+            name = draw(st.sampled_from(("", "reservations/r0")))
+            return replace(old, required_reservation=ReservationSelector(name))
         return old
 
     gangs = [

@@ -136,8 +136,6 @@ def required_reservations_are_sound(
     problem = RESERVATION.problem(wanted.name) if wanted.name else ""
     if problem:
         yield "required_reservation.name", problem
-    if not wanted.name and not wanted.terms:
-        yield "required_reservation", "must have a name or terms"
     for i, term in enumerate(wanted.terms):
         yield from node_term_problems(f"required_reservation.terms[{i}]", term, lengths)
 

@@ -220,6 +220,7 @@ def test_a_reservation_on_an_unknown_node_is_left_out_with_a_warning() -> None:
     ("affinity", "want"),
     [
         ({"name": "r"}, v1.ReservationSelector(name="reservations/r")),
+        ({"reservationSelector": {}}, v1.ReservationSelector()),
         (
             {"reservationSelector": {"a": "b"}},
             v1.ReservationSelector(

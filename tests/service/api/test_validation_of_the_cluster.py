@@ -260,11 +260,6 @@ def test_a_valid_request_has_no_violations() -> None:
             id="partition for a share",
         ),
         pytest.param(
-            lambda m: template(m).required_reservation.SetInParent(),
-            f"{TEMPLATE}.required_reservation", "must have a name or terms",
-            id="required reservation without a word",
-        ),
-        pytest.param(
             lambda m: setattr(template(m).required_reservation, "name", "r"),
             f"{TEMPLATE}.required_reservation.name", "must have the form",
             id="required reservation by a bad name",

@@ -920,7 +920,8 @@ func (x *DeviceShare) GetCount() int32 {
 	return 0
 }
 
-// ReservationSelector matches reservations by name or by labels.
+// ReservationSelector matches reservations by name or by labels, and without
+// either each reservation.
 type ReservationSelector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name of a reservation, in the form "reservations/{reservation}". When it is

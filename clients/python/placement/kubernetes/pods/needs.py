@@ -225,7 +225,7 @@ def _reservation_affinity(annotations: At) -> v1.ReservationSelector | None:
         )
     if not terms and labels:
         terms.append(v1.NodeSelectorTerm(match_expressions=labels))
-    return v1.ReservationSelector(terms=terms) if terms else None
+    return v1.ReservationSelector(terms=terms)
 
 
 def _joint(annotations: At, gpus: GpuRequest) -> tuple[int, list[str]]:
