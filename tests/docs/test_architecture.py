@@ -56,14 +56,16 @@ def test_modules_that_the_code_speaks_of_are_there() -> None:
     assert {(path, name) for path, name in named if not _there(name)} == set()
 
 
-def test_every_folder_of_the_service_is_shown() -> None:
-    """Those of the stages by their whole paths, those inside them by what is below the stage."""
+@pytest.mark.parametrize("root", ["placement_service", "clients/python/placement"])
+def test_every_folder_is_shown(root: str) -> None:
+    """Those right below the root by their whole paths or without it, others without it."""
     text = (ROOT / "docs" / "architecture.md").read_text()
-    service = ROOT / "placement_service"
-    folders = {path.parent.relative_to(service) for path in service.rglob("__init__.py")}
+    inside = {path.parent.relative_to(ROOT / root) for path in (ROOT / root).rglob("__init__.py")}
+    # Stubs are the API's.
+    folders = {folder for folder in inside if folder.name != "v1"}
     shown = {
         folder
         for folder in folders
-        if f"`{folder}`" in text or f"`placement_service/{folder}`" in text
+        if any(f"`{name}`" in text for name in (folder, f"{folder}/", f"{root}/{folder}"))
     }
     assert folders - shown == {Path()}

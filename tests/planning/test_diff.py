@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from placement.cli.difference_page import page
-from placement.cli.differences import as_names, as_text
+from placement.cli.findings.difference_page import page
+from placement.cli.findings.differences import as_names, as_text
 from placement.planning.diff import (
     Moved,
     RoomChange,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from placement import v1
-from placement.cli.picture import compose
-from placement.cli.summary import summarize
+from placement.cli.plan.picture import compose
+from placement.cli.plan.summary import summarize
 from placement.planning.room import room_after
 from placement.planning.shared_gpus import shared_gpus
 from tests.planning.clusters import HOST, gang, node, request

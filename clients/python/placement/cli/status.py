@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from placement.cli.live import Body, key, mapping, mappings, members, number, text
+from placement.cli.input.live import Body, key, mapping, mappings, members, number, text
 from placement.kubernetes.objects import POD, POD_GANG
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from placement.cli import options
-from placement.cli.asking import asking
-from placement.cli.every_mistake import Command, checked
-from placement.cli.option_values import GangName
-from placement.cli.options import Service, Source, WhatIf
+from placement.cli.asking.asking import asking
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command, checked
+from placement.cli.options.option_values import GangName
+from placement.cli.options.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
@@ -71,9 +71,9 @@ def command(
     output: str,
 ) -> None:
     """How many copies of a gang fit beside all the others, or what is missing for all."""
-    from placement.cli import explanations
     from placement.cli.failures import wrong_input
-    from placement.cli.reading import find_gang, read_question, standard_input
+    from placement.cli.findings import explanations
+    from placement.cli.input.reading import find_gang, read_question, standard_input
     from placement.kubernetes.spoken_levels import spoken, with_own_levels
     from placement.v1 import ComputeCapacityRequest, FurtherDomains
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from placement.cli.completing import SHELLS, script
-from placement.cli.every_mistake import Command
+from placement.cli.options.every_mistake import Command
 from placement.cli.writing import write_text
 
 _EXAMPLES = """\b

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from placement.cli import options
-from placement.cli.every_mistake import Command
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
@@ -27,8 +27,8 @@ _MOST_MOVED = 20
 @options.output("table", "wide", "name", "json", "yaml", "html")
 def command(before: str, after: str, output: str) -> None:
     """Show how answer AFTER differs from answer BEFORE: gangs won, lost and moved."""
-    from placement.cli.answers import read_answers
-    from placement.cli.differences import as_data, as_names, as_text
+    from placement.cli.findings.differences import as_data, as_names, as_text
+    from placement.cli.input.answers import read_answers
     from placement.planning.diff import difference
 
     first, second = read_answers(before, after)
@@ -40,7 +40,7 @@ def command(before: str, after: str, output: str) -> None:
     elif output == "name":
         write_text(as_names(found))
     elif output == "html":
-        from placement.cli.difference_page import page
+        from placement.cli.findings.difference_page import page
         from placement.planning.diff import seats
 
         text = page(found, seats(first, second), before=before, after=after)

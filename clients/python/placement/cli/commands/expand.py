@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from placement.cli import options
-from placement.cli.every_mistake import Command, checked
 from placement.cli.failures import warn, wrong_input
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command, checked
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
@@ -34,7 +34,7 @@ def _check(values: Mapping[str, Any]) -> Iterator[str]:
 def command(files: tuple[str, ...], strict: bool, output: str) -> None:
     """Print the PodGangs and pods that Grove would create from PodCliqueSets."""
     from placement.cli.documents import yaml_documents
-    from placement.cli.reading import read_objects, standard_input
+    from placement.cli.input.reading import read_objects, standard_input
     from placement.kubernetes import InputError, expand, expand_all
 
     objects, repeated = read_objects(files, stdin=standard_input(), strict=strict)

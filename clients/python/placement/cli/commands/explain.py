@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from placement.cli import options
-from placement.cli.asking import asking
-from placement.cli.every_mistake import Command
-from placement.cli.option_values import GangName
-from placement.cli.options import Service, Source, WhatIf
+from placement.cli.asking.asking import asking
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command
+from placement.cli.options.option_values import GangName
+from placement.cli.options.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
@@ -29,8 +29,8 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
 
     A remedy alone is enough, and no other gang that the plan places is displaced.
     """
-    from placement.cli.explanations import as_data, as_text, say_levels
-    from placement.cli.reading import find_gang, read_question, standard_input
+    from placement.cli.findings.explanations import as_data, as_text, say_levels
+    from placement.cli.input.reading import find_gang, read_question, standard_input
     from placement.kubernetes import in_parts
     from placement.kubernetes.spoken_levels import with_own_levels
     from placement.v1 import ExplainGangRequest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from placement.cli import options
-from placement.cli.asking import asking
-from placement.cli.every_mistake import Command
-from placement.cli.options import Service, Source, WhatIf
+from placement.cli.asking.asking import asking
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command
+from placement.cli.options.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
@@ -39,7 +39,7 @@ def command(
     source: Source, service: Service, what_if: WhatIf, output: str, waiting: bool, name: str
 ) -> None:
     """Compute where the pods of all waiting gangs go. Nothing is changed."""
-    from placement.cli.reading import read_question, standard_input
+    from placement.cli.input.reading import read_question, standard_input
     from placement.kubernetes.spoken_levels import as_drawn, spoken_all, with_own_levels
 
     # 1. A service to ask. Its own one warms up while the input is read.
@@ -53,7 +53,7 @@ def command(
         placement = with_own_levels(asker.plan(question.request), own)
         request = as_drawn(question.request, own)
         if output in ("json", "yaml"):
-            from placement.cli.answer import answer
+            from placement.cli.plan.answer import answer
             from placement.kubernetes import in_parts, own_gangs
             from placement.planning.room import room_after
 
@@ -64,7 +64,7 @@ def command(
         elif output == "html":
             from datetime import UTC, datetime
 
-            from placement.cli.html import page
+            from placement.cli.plan.html import page
 
             text = page(
                 request,
@@ -75,8 +75,8 @@ def command(
             )
             write_text(text, exact=True)
         else:
-            from placement.cli.screen import names, screen
-            from placement.cli.summary import Filter
+            from placement.cli.plan.screen import names, screen
+            from placement.cli.plan.summary import Filter
 
             chosen = Filter(waiting=waiting, name=name)
             if output == "name":

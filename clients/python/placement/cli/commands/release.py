@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from placement.cli import options
-from placement.cli.every_mistake import Command
 from placement.cli.failures import no_answer
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command
 from placement.cli.writing import write_text
 
 _EXAMPLES = """\b

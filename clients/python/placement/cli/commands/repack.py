@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from placement.cli import options
-from placement.cli.asking import asking
-from placement.cli.every_mistake import Command, checked
-from placement.cli.option_values import Freeing
-from placement.cli.options import Service, Source, WhatIf
+from placement.cli.asking.asking import asking
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command, checked
+from placement.cli.options.option_values import Freeing
+from placement.cli.options.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
@@ -44,10 +44,10 @@ def command(source: Source, service: Service, what_if: WhatIf, free: Freeing, ou
 
     Only preemptible gangs move, whole or only extras, in steps that always have room.
     """
-    from placement.cli import repacking
-    from placement.cli.eviction_script import as_script
-    from placement.cli.migration_jobs import as_jobs
-    from placement.cli.reading import read_question, standard_input
+    from placement.cli.findings import repacking
+    from placement.cli.findings.eviction_script import as_script
+    from placement.cli.findings.migration_jobs import as_jobs
+    from placement.cli.input.reading import read_question, standard_input
     from placement.kubernetes import own_gangs
     from placement.v1 import ComputeRepackingRequest
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import click
 from click.core import ParameterSource
 
-from placement.cli import options
-from placement.cli.asking import asking
-from placement.cli.every_mistake import Command
+from placement.cli.asking.asking import asking
 from placement.cli.failures import complain, wrong_input
-from placement.cli.options import Service
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command
+from placement.cli.options.options import Service
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
@@ -43,10 +43,10 @@ def command(dump: str, answer: str | None, service: Service, output: str) -> Non
     for determinism repeats bit for bit, times of the clock aside. Its own time limit holds
     unless --time-limit names one.
     """
-    from placement.cli.answer import answer as as_data
-    from placement.cli.answers import read_answer
-    from placement.cli.policy import read_policy
-    from placement.cli.saved import read_saved, read_saved_answer
+    from placement.cli.input.answers import read_answer
+    from placement.cli.input.policy import read_policy
+    from placement.cli.input.saved import read_saved, read_saved_answer
+    from placement.cli.plan.answer import answer as as_data
     from placement.kubernetes import InputError
     from placement.planning.replay import compare
 

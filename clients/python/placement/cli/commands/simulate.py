@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placement.cli import options
-from placement.cli.asking import interrupts
-from placement.cli.every_mistake import Command, checked
+from placement.cli.asking.asking import interrupts
 from placement.cli.failures import complain, warn, wrong_input
-from placement.cli.options import Service, Source, WhatIf
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command, checked
+from placement.cli.options.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
 if TYPE_CHECKING:
-    from placement.cli.traces import Ending, Trace
+    from placement.cli.asking.traces import Ending, Trace
     from placement.planning.simulate import Outcome
 
 _EXAMPLES = """\b
@@ -76,10 +76,10 @@ def command(
     The time limit is that of each plan on the way. --evict is also for the policies of --compare
     that name no eviction. Ctrl-C ends the traces where they are.
     """
-    from placement.cli.policy import read_policy
-    from placement.cli.reading import read_question, standard_input
-    from placement.cli.simulations import as_data, as_text
-    from placement.cli.traces import Ending, Trace
+    from placement.cli.asking.traces import Ending, Trace
+    from placement.cli.findings.simulations import as_data, as_text
+    from placement.cli.input.policy import read_policy
+    from placement.cli.input.reading import read_question, standard_input
     from placement.kubernetes import InputError, Problem
     from placement.planning.simulate import columns_not_read, read_jobs
 
@@ -129,7 +129,7 @@ def _everywhere(
 ) -> Callable[[Sequence[Trace], Ending], list[Outcome]]:
     """Where the traces run: on machines of Ray, or on this one. Raises `Failure`."""
     if not ray:
-        from placement.cli.traces import run
+        from placement.cli.asking.traces import run
         from placement.planning.simulate import each
 
         return lambda traces, ending: each(
@@ -138,7 +138,7 @@ def _everywhere(
     if workers:
         raise wrong_input("--workers: is for this machine alone; with --ray the cluster decides")
     try:
-        from placement.cli.on_ray import run_on_ray
+        from placement.cli.asking.on_ray import run_on_ray
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise

@@ -7,9 +7,9 @@ import time
 
 import click
 
-from placement.cli import options
-from placement.cli.every_mistake import Command
 from placement.cli.failures import no_answer
+from placement.cli.options import options
+from placement.cli.options.every_mistake import Command
 from placement.cli.writing import write_data, write_text
 
 #: Seconds between two reads of the cluster.
@@ -39,7 +39,7 @@ def command(
     context: str | None,
 ) -> None:
     """Show the gangs of the current cluster, and why some wait."""
-    from placement.cli.live import read
+    from placement.cli.input.live import read
     from placement.cli.status import as_json, as_table, statuses
     from placement.cluster import ApiError
 

@@ -1,0 +1,1 @@
+"""The way to an answer: a server or the service in this process, with progress; whole traces."""

@@ -1,0 +1,1 @@
+"""What planning found, as it is shown: explanations, differences, moves and simulations."""

@@ -1,0 +1,1 @@
+"""Options that commands share, and everything that is wrong with them."""
