@@ -208,8 +208,8 @@ class Admission:
             # Many calls of one caller come after the first call of another.
             hosts: Counter[str] = Counter()
             for peer, count in self._arriving.items():
-                hosts[_host(peer)] += count
-            one = min(able, key=lambda one: (hosts[_host(one.peer)], self._arriving[one.peer]))
+                hosts[address_of(peer)] += count
+            one = min(able, key=lambda one: (hosts[address_of(one.peer)], self._arriving[one.peer]))
             self._arriving[one.peer] += 1
             self._expected.remove(one)
             one.turn.set_result(None)
@@ -248,17 +248,17 @@ def _gives_way(
     """
     hosts, peers = Counter[str](), Counter[str]()
     for call in calls:
-        hosts[_host(call.peer)] += weight(call)
+        hosts[address_of(call.peer)] += weight(call)
         peers[call.peer] += weight(call)
 
     def held(of: str) -> _Held:
-        return _Held(hosts[_host(of)], peers[of])
+        return _Held(hosts[address_of(of)], peers[of])
 
     most = max(reversed(calls), key=lambda call: held(call.peer), default=None)
     if most is None:
         return None
     mine, theirs = held(peer), held(most.peer)
-    if _host(most.peer) == _host(peer):
+    if address_of(most.peer) == address_of(peer):
         return most if mine.by_peer + more < theirs.by_peer else None
     return most if mine.by_host + more < theirs.by_host else None
 
@@ -270,7 +270,7 @@ class _Held(NamedTuple):
     by_peer: int
 
 
-def _host(peer: str) -> str:
+def address_of(peer: str) -> str:
     """The address of a connection, without its port."""
     return peer.rpartition(":")[0]
 

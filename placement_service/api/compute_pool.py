@@ -15,7 +15,6 @@ import os
 import signal
 import socket
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from placement_service.api.frames import (
     Kind,
     digests,
 )
+from placement_service.api.turns import Turns
 from placement_service.solver_process.child import ending, start_child
 
 logger = logging.getLogger(__name__)
@@ -197,11 +197,7 @@ class Waiting(NamedTuple):
 
 
 class ComputePool:
-    """`size` compute processes, lent to one caller at a time.
-
-    The next turn goes to a connection that has the fewest processes, and among those to the call
-    that came first.
-    """
+    """`size` compute processes, lent to one caller at a time, each in its turn."""
 
     def __init__(
         self,
@@ -222,6 +218,7 @@ class ComputePool:
         self._idle: list[ComputeProcess] = []
         self._all: set[ComputeProcess] = set()
         self._waiting: list[Waiting] = []
+        self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
         #: Set once a process was ready for the first time.
@@ -244,6 +241,7 @@ class ComputePool:
             process = next((p for p in self._idle if wanted in p.held), self._idle[-1])
             self._idle.remove(process)
             if not process.ended.is_set():
+                self._turns.given(place.peer)
                 process.peer = place.peer
                 return process
         mine: asyncio.Future[ComputeProcess] = asyncio.get_running_loop().create_future()
@@ -295,8 +293,8 @@ class ComputePool:
         if not able:
             self._idle.append(process)
             return
-        has = Counter(p.peer for p in self._all)
-        next_one = min(able, key=lambda one: has[one.peer])
+        next_one = self._turns.next(able, (p.peer for p in self._all if p.peer is not None))
+        self._turns.given(next_one.peer)
         self._waiting.remove(next_one)
         process.peer = next_one.peer
         next_one.turn.set_result(process)
