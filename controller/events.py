@@ -20,7 +20,7 @@ from placement.resources import EVENTS
 #: Annotation of an event: the digest of the latest request whose answer it tells, by which the
 #: service may have saved it.
 REQUEST: Final = "placement-service/request-digest"
-#: The longest note that the API server accepts.
+#: The longest note that the API server accepts, in bytes.
 _LONGEST_NOTE: Final = 1024
 #: Events remembered; the oldest are forgotten.
 _MOST_REMEMBERED: Final = 50_000
@@ -76,7 +76,7 @@ class Recorder:
         digest is different and a note cannot be changed. Raises `ApiError`.
         """
         metadata = about["metadata"]
-        note = note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."
+        note = _cut(note)
         key = metadata.get("uid", ""), reason, topic
         recorded = self._recorded.get(key)
         now = self._clock()
@@ -95,7 +95,9 @@ class Recorder:
                 return True
         # The name is a digest of object and note: written twice, it is still one event.
         text = "\0".join((self._instance, *key, note, str(now)))
-        name = f"{metadata['name'][:200]}.{sha256(text.encode()).hexdigest()[:16]}"
+        # Between two dots of a name, it begins and ends with a letter or digit.
+        begin = metadata["name"][:200].rstrip("-.")
+        name = f"{begin}.{sha256(text.encode()).hexdigest()[:16]}"
         self._recorded[key] = _RecordedEvent(name, note, 1, now)
         while len(self._recorded) > _MOST_REMEMBERED:
             self._recorded.popitem(last=False)
@@ -133,6 +135,13 @@ class Recorder:
             body={"metadata": _annotations(request), "series": series},
             content_type=MERGE_PATCH,
         )
+
+
+def _cut(note: str) -> str:
+    content = note.encode()
+    if len(content) <= _LONGEST_NOTE:
+        return note
+    return content[: _LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
 
 
 def _annotations(request: str) -> dict[str, dict[str, str]]:

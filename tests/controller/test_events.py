@@ -67,3 +67,14 @@ def test_an_event_that_repeats_is_counted_up_and_names_the_latest_request() -> N
     assert "annotations" not in event["metadata"]
     now[0] -= 299.0
     assert not record("no room at all", "sha256:d")
+
+
+def test_a_note_is_cut_to_the_bytes_that_the_api_server_takes() -> None:
+    cluster = Written()
+    recorder = Recorder(cluster, controller="c", instance="i", repeat=1.0)  # type: ignore[arg-type]
+    recorder.record(
+        GANG, type="Warning", reason="R", topic="t", action="a", note="x" + "\u2603" * 500
+    )
+    (event,) = cluster.events.values()
+    assert event["note"] == "x" + "\u2603" * 339 + " ..."
+    assert len(event["note"].encode()) <= 1024
