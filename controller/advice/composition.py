@@ -10,6 +10,7 @@ from controller.advice.adapter import Adapter
 from controller.advice.kai import Kai
 from controller.advice.kai_pins import KaiPins
 from controller.advice.koordinator import Koordinator
+from controller.advice.koordinator_hints import KoordinatorHints
 from controller.advice.kube_scheduler import KubeScheduler
 from controller.advice.volcano import Volcano
 from placement.cluster import Cluster
@@ -54,9 +55,9 @@ def adapters(
             case "kai-pins":
                 return KaiPins(cluster, executor)
             case "koordinator":
-                return Koordinator(cluster, executor, mode="reservations")
+                return Koordinator(cluster, executor)
             case "koordinator-hints":
-                return Koordinator(cluster, executor, mode="hints")
+                return KoordinatorHints(cluster, executor)
             case "volcano":
                 return Volcano(cluster, executor)
 

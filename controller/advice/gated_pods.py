@@ -1,6 +1,7 @@
-"""Pods behind our scheduling gate: one patch says where the pod should go, and releases it. A pod
-that waits for advice has the scheduling gate `placement-service/advice`. How its scheduler is told
-where to go differs: see the adapters that build on this.
+"""Pods behind our scheduling gate, `placement-service/advice`: the gate is the request for advice.
+
+How their scheduler is told where they should go differs: see the adapters that build on this.
+`PatchedPods` are told by one patch, which also releases them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _NODE_NAME: Final = "metadata.name"
 
 
 class GatedPods(ABC):
-    """See `adapter.Adapter`. `scheduler` is whose pods these are; empty means any scheduler's."""
+    """What is alike for all of them, see `adapter.Adapter`. `scheduler` is whose pods these are;
+    empty means any scheduler's. Nothing holds their room, and no objects are made for them, unless
+    an adapter says so.
+    """
 
     scheduler = ""
 
@@ -45,12 +49,8 @@ class GatedPods(ABC):
     def name(self) -> str:
         """As the settings call it."""
 
-    @abstractmethod
-    def _changes(self, pod: Body, node: str, objects: Objects) -> Mapping[str, Any]:
-        """The part of a pod's spec that says where to go, as a strategic merge patch."""
-
     def waits(self, pod: Body, objects: Objects) -> bool:
-        """Pods that only our gate holds: the gate is the request for advice."""
+        """Pods that only our gate holds."""
         mine = not self.scheduler or pod["spec"].get("schedulerName") == self.scheduler
         return mine and is_gated_by_us_alone(pod)
 
@@ -68,8 +68,28 @@ class GatedPods(ABC):
         return True
 
     def prepare(self, advice: Advice, objects: Objects) -> Progress:
-        """Nothing holds the room of gated pods."""
         return Progress.DONE
+
+    def finish(self, advice: Advice, objects: Objects) -> None:
+        """Does nothing: a pod that is bound has no gates."""
+        return
+
+    def left(self, objects: Objects) -> Collection[Mark]:
+        return ()
+
+    def sweep(self, mark: Mark) -> None:
+        return
+
+    def release(self, pods: Collection[Key], objects: Objects) -> None:
+        ungate_all(self._cluster, (objects.pods[key] for key in pods if key in objects.pods))
+
+
+class PatchedPods(GatedPods):
+    """One patch says where a pod should go, and releases it."""
+
+    @abstractmethod
+    def _changes(self, pod: Body, node: str, objects: Objects) -> Mapping[str, Any]:
+        """The part of a pod's spec that says where to go, as a strategic merge patch."""
 
     def is_committed(self, advice: Advice, objects: Objects) -> bool:
         return is_any_let_go(advice, objects)
@@ -87,10 +107,6 @@ class GatedPods(ABC):
             changes = self._changes(pod, binding.node, objects)
             ungate(self._cluster, binding.pod, binding.uid, spec=changes)
 
-    def finish(self, advice: Advice, objects: Objects) -> None:
-        """Does nothing: a pod that is bound has no gates."""
-        return
-
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Does nothing: what is still gated was not touched, and the rest is the scheduler's."""
         return
@@ -106,17 +122,6 @@ class GatedPods(ABC):
                     raise
                 refused.append(objects.pods[binding.pod])
         ungate_all(self._cluster, refused)
-
-    def left(self, objects: Objects) -> Collection[Mark]:
-        """Nothing: no objects are made."""
-        return ()
-
-    def sweep(self, mark: Mark) -> None:
-        """Does nothing: no objects are made."""
-        return
-
-    def release(self, pods: Collection[Key], objects: Objects) -> None:
-        ungate_all(self._cluster, (objects.pods[key] for key in pods if key in objects.pods))
 
 
 def pinned(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controller.advice.gated_pods import GatedPods
+from controller.advice.gated_pods import PatchedPods
 from controller.advice.kai import SCHEDULER
 from controller.advice.objects import Objects
 from controller.gang_state import Body
@@ -18,7 +18,7 @@ from placement.kubernetes.nodes.label_paths import HOSTNAME
 from placement.resources import NODES
 
 
-class KaiPins(GatedPods):
+class KaiPins(PatchedPods):
     """See `adapter.Adapter`."""
 
     scheduler = SCHEDULER

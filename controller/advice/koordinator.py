@@ -1,44 +1,31 @@
-"""Koordinator: Reservations of a whole gang, or hints on its pods.
+"""Koordinator: Reservations of a whole gang.
 
-Pods that wait for advice have the scheduling gate `placement-service/advice`. Two modes:
-
-- **reservations**: one Reservation a pod, pinned to its node and bound by koord-scheduler,
-  which checks it as if it were the pod. Together they are a gang of their own. When all are
-  Available the pods' gates go; each pod finds its own Reservation. When one cannot be bound
-  all are deleted. They have a time to live, so none is left over when the controller is gone.
-- **hints**: an annotation names the node of each pod, then the gate goes. Nothing is held.
+One Reservation a pod, pinned to its node and bound by koord-scheduler, which checks it as if it
+were the pod. Together they are a gang of their own. When all are Available the pods' gates go; each
+pod finds its own Reservation. When one cannot be bound all are deleted. They have a time to live,
+so none is left over when the controller is gone.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from controller.advice.adapter import Progress
 from controller.advice.advice import Advice, Mark
+from controller.advice.gated_pods import GatedPods
 from controller.advice.left_objects import delete_made_for, mark_of
 from controller.advice.objects import Objects
-from controller.advice.pod_patches import (
-    annotate,
-    gates,
-    is_gated_by_us_alone,
-    ungate,
-    ungate_all,
-    without_gate,
-)
+from controller.advice.pod_patches import gates, ungate
 from controller.apply import Binding
 from controller.gang_state import Body, Key, condition_of, node_of
 from placement.advice_marks import GATE, MADE_FOR
 from placement.cluster import ApiError, Cluster
-from placement.kubernetes.nodes.device_annotations import ALLOCATED
 from placement.resources import RESERVATIONS
 
 SCHEDULER: Final = "koord-scheduler"
-_HINT: Final = "internal.scheduling.koordinator.sh/scheduling-hint"
-_DEVICES: Final = "DeviceShare"
 _GANG: Final = "gang.scheduling.koordinator.sh"
 _QUOTA: Final = "quota.scheduling.koordinator.sh/name"
 _NO_POD: Final[Body] = {"spec": {}}
@@ -55,65 +42,32 @@ _KEPT: Final = (
 )
 
 
-class Koordinator:
+class Koordinator(GatedPods):
     """See `adapter.Adapter`. `clock` is in seconds, and never jumps."""
+
+    scheduler = SCHEDULER
 
     def __init__(
         self,
         cluster: Cluster,
         executor: Executor,
         *,
-        mode: Literal["reservations", "hints"],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cluster = cluster
-        self._executor = executor
-        self._mode = mode
+        super().__init__(cluster, executor)
         self._clock = clock
         #: Since when koord-scheduler finds no room for some of them, by the id of their advice.
         self._refused: dict[str, float] = {}
 
     @property
     def name(self) -> str:
-        return "koordinator" if self._mode == "reservations" else "koordinator-hints"
-
-    def waits(self, pod: Body, objects: Objects) -> bool:
-        return pod["spec"].get("schedulerName") == SCHEDULER and is_gated_by_us_alone(pod)
-
-    def cannot_advise(self, pod: Body, objects: Objects) -> bool:
-        """Never: what our gate alone holds can be advised."""
-        return False
-
-    def is_decided(self, pod: Body, objects: Objects) -> bool:
-        return False
-
-    def opened(self, pod: Body) -> Body:
-        return without_gate(pod)
-
-    def may_use(self, node: Body) -> bool:
-        return True
-
-    def prepare(self, advice: Advice, objects: Objects) -> Progress:
-        return Progress.DONE
+        return "koordinator"
 
     def is_committed(self, advice: Advice, objects: Objects) -> bool:
-        """koord-scheduler looks at each Reservation and at each pod itself."""
+        """koord-scheduler looks at each Reservation itself."""
         return True
 
     def act(self, advice: Advice, objects: Objects) -> Progress:
-        if self._mode == "hints":
-            for binding in advice.bindings:
-                pod = objects.pods.get(binding.pod)
-                if pod is not None and GATE in gates(pod):
-                    # Named devices count only if the hint names the plugin that assigns them.
-                    extensions: dict[str, Any] = {_DEVICES: {}} if binding.notes else {}
-                    hint = json.dumps(
-                        {"preferredNodeNames": [binding.node], "extensions": extensions}
-                    )
-                    # A waiting pod gets the devices that are noted on it.
-                    notes = {_HINT: hint, **dict(binding.notes)}
-                    ungate(self._cluster, binding.pod, binding.uid, annotations=notes)
-            return Progress.DONE
         if all(
             (pod := objects.pods.get(b.pod)) is not None and GATE not in gates(pod)
             for b in advice.bindings
@@ -151,20 +105,8 @@ class Koordinator:
         if pod is not None and GATE in gates(pod):
             ungate(self._cluster, binding.pod, binding.uid)
 
-    def finish(self, advice: Advice, objects: Objects) -> None:
-        """Does nothing: a Reservation is used up by its pod."""
-        return
-
     def undo(self, advice: Advice, objects: Objects) -> None:
-        """Deletes the Reservations, or the devices on pods that still wait. Hints stay: they bind
-        no pod. Devices do not: they would be asked of another node.
-        """
-        if self._mode == "hints":
-            for binding in advice.bindings:
-                pod = objects.pods.get(binding.pod)
-                if pod is not None and not node_of(pod) and ALLOCATED in annotations_of(pod):
-                    annotate(self._cluster, binding.pod, binding.uid, {ALLOCATED: None})
-            return
+        """Deletes the Reservations."""
         self._refused.pop(advice.id, None)
         self.sweep(advice.mark)
 
@@ -173,8 +115,6 @@ class Koordinator:
 
     def left(self, objects: Objects) -> Collection[Mark]:
         """Reservations that no pod has used yet, or will soon."""
-        if self._mode == "hints":
-            return ()
         found = (
             mark_of(one)
             for one in objects.of(RESERVATIONS).values()
@@ -185,9 +125,6 @@ class Koordinator:
 
     def sweep(self, mark: Mark) -> None:
         delete_made_for(self._cluster, RESERVATIONS, mark)
-
-    def release(self, pods: Collection[Key], objects: Objects) -> None:
-        ungate_all(self._cluster, (objects.pods[key] for key in pods if key in objects.pods))
 
     def _ensure(self, advice: Advice, binding: Binding, objects: Objects) -> Body:
         """The Reservation of a pod of the advice, made if it is not there."""
@@ -266,10 +203,6 @@ def _container(container: Body) -> dict[str, Any]:
         "resources": container.get("resources") or {},
         **sidecar,
     }
-
-
-def annotations_of(pod: Body) -> Mapping[str, str]:
-    return pod["metadata"].get("annotations") or {}
 
 
 def _owner_of(body: Body) -> Key:

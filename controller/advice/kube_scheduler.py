@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any, Literal
 
-from controller.advice.gated_pods import GatedPods, pinned
+from controller.advice.gated_pods import PatchedPods, pinned
 from controller.advice.objects import Objects
 from controller.gang_state import Body
 from placement.cluster import STRATEGIC_MERGE_PATCH, ApiError, Cluster
 from placement.resources import PODS
 
 
-class KubeScheduler(GatedPods):
+class KubeScheduler(PatchedPods):
     """For pods of any scheduler that understands node affinity: the gate asked for it."""
 
     def __init__(

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from controller.advice.gated_pods import GatedPods, pinned
+from controller.advice.gated_pods import PatchedPods, pinned
 from controller.advice.objects import Objects
 from controller.gang_state import Body
 
 SCHEDULER: Final = "volcano"
 
 
-class Volcano(GatedPods):
+class Volcano(PatchedPods):
     """See `adapter.Adapter`."""
 
     scheduler = SCHEDULER

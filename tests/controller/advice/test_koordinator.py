@@ -10,6 +10,7 @@ import pytest
 
 from controller.advice.advice import Advice
 from controller.advice.koordinator import Koordinator, reservation
+from controller.advice.koordinator_hints import KoordinatorHints
 from controller.advice.objects import Objects
 from controller.apply import Binding
 from controller.steps import Step
@@ -203,9 +204,7 @@ def test_what_has_no_room_yet_may_find_some(status: Body, soon: str, late: str) 
     # Gated, so that it waits for its Reservation; no gate is taken away here.
     pod["spec"]["schedulingGates"] = [{"name": GATE}]
     with ThreadPoolExecutor(1) as executor:
-        one = Koordinator(
-            cast("Any", FakeCluster()), executor, mode="reservations", clock=lambda: now[0]
-        )
+        one = Koordinator(cast("Any", FakeCluster()), executor, clock=lambda: now[0])
         seen = []
         for now[0] in (0.0, 4.9, 5.0):
             seen.append(one.act(OF_ONE, objects))
@@ -236,7 +235,7 @@ def test_a_hint_says_whether_its_devices_count(
     advice = Advice("1" * 16, (koord.namespace, "g"), "koordinator-hints", (binding,), 0.0, 1)
     objects = Objects(1, {product.PODS: {key: pod}})
     with connected(koord) as cluster, ThreadPoolExecutor(1) as executor:
-        Koordinator(cluster, executor, mode="hints").act(advice, objects)
+        KoordinatorHints(cluster, executor).act(advice, objects)
     (pod,) = koord.pods()
     said = json.loads(pod["metadata"]["annotations"][HINT])
     assert said == {"preferredNodeNames": ["a"], "extensions": extensions}
