@@ -31,7 +31,7 @@ from controller.apply import Applier, KubernetesBinder
 from controller.authority import AlwaysLeader, Authority, Heartbeat
 from controller.batch import Backoff, Window
 from controller.cache import ClusterCache
-from controller.cycle import Cycle, CycleOptions
+from controller.cycle import Cycle, CycleOptions, Effects
 from controller.events import Recorder
 from controller.evict import Evictions, KubernetesEvictor
 from controller.eviction_journal import Journal
@@ -238,23 +238,25 @@ def _scheduling(shared: Shared) -> Mode:
         _options(settings),
         cache=cache,
         inquiry=_inquiry(shared),
-        applier=Applier(
-            cache,
-            binder,
-            shared.pool,
-            scheduler_name=settings.scheduler_name,
-            may_act=authority.may_act,
-            on_step=heartbeat.step,
+        effects=Effects(
+            applier=Applier(
+                cache,
+                binder,
+                shared.pool,
+                scheduler_name=settings.scheduler_name,
+                may_act=authority.may_act,
+                on_step=heartbeat.step,
+            ),
+            lookup=binder,
+            reporter=Reporter(
+                shared.cluster,
+                shared.recorder,
+                shared.pool,
+                may_act=authority.leads,
+                on_step=heartbeat.step,
+            ),
+            evictions=_evictions(shared),
         ),
-        lookup=binder,
-        reporter=Reporter(
-            shared.cluster,
-            shared.recorder,
-            shared.pool,
-            may_act=authority.leads,
-            on_step=heartbeat.step,
-        ),
-        evictions=_evictions(shared),
         remedies=Remedies(
             shared.service.explain, seconds=settings.remedy_time_limit, wake=cache.wake
         ),
@@ -286,7 +288,6 @@ def _advising(shared: Shared) -> Mode:
         shared.recorder,
         shared.pool,
         ttl=settings.advice_ttl,
-        clock=time.time,
         may_act=shared.authority.leads,
         count=lambda adapter, end: metrics.advice.labels(adapter, end.value).inc(),
     )
@@ -337,7 +338,6 @@ def _evictions(shared: Shared) -> Evictions | None:
         Journal(shared.cluster, namespace=settings.lease_namespace, name=settings.eviction_journal),
         shared.pool,
         timeout=settings.eviction_timeout,
-        clock=time.time,
         may_act=shared.authority.leads,
         count=lambda result: metrics.evictions.labels(result.value).inc(),
         on_eviction=lambda victim, plan: report_eviction(shared.recorder, victim, plan),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +16,7 @@ from controller import batch, notices
 from controller.apply import Applier, GangPlan, Outcome, Result, plans, staleness
 from controller.authority import Authority, Heartbeat
 from controller.cache import ClusterCache
+from controller.clocks import CLOCKS, Clocks
 from controller.cluster_view import ClusterView
 from controller.dependencies import depends_on
 from controller.device_notes import DeviceNotes
@@ -65,6 +65,18 @@ class CycleOptions:
     waiting_notice: float
 
 
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What changes the cluster: bindings, with a `lookup` of those whose result is unclear;
+    reports; and evictions, where they are allowed.
+    """
+
+    applier: Applier
+    lookup: BindingLookup
+    reporter: Reporter
+    evictions: Evictions | None = None
+
+
 class Cycle:
     """Runs cycles, one after another, in one thread.
 
@@ -78,34 +90,27 @@ class Cycle:
         *,
         cache: ClusterCache,
         inquiry: Inquiry,
-        applier: Applier,
-        lookup: BindingLookup,
-        reporter: Reporter,
-        evictions: Evictions | None = None,
+        effects: Effects,
         remedies: Remedies | None = None,
         authority: Authority,
         heartbeat: Heartbeat,
         relist: Callable[[], None],
         metrics: Metrics,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        clocks: Clocks = CLOCKS,
     ) -> None:
         self._options = options
         self._cache = cache
         self._inquiry = inquiry
-        self._applier = applier
-        self._lookup = lookup
-        self._reporter = reporter
+        self._effects = effects
+        self._evictions = effects.evictions
         self._authority = authority
         self._heartbeat = heartbeat
         self._relist = relist
         self._metrics = metrics
-        self._clock = clock
-        self._wall = wall
-        self._evictions = evictions
+        self._clocks = clocks
         self._remedies = remedies
         self._step = Step.COLLECT
-        self._step_at = clock()
+        self._step_at = clocks.steady()
         self._forget()
 
     def _forget(self) -> None:
@@ -115,11 +120,11 @@ class Cycle:
             half_bound_limit=options.half_bound_limit, waiting_notice=options.waiting_notice
         )
         self._reports = ReportSchedule(
-            self._reporter,
+            self._effects.reporter,
             scheduler_name=options.scheduler_name,
             unreferenced_notice=options.waiting_notice,
         )
-        self._unconfirmed = UnconfirmedBindings(self._cache, self._lookup)
+        self._unconfirmed = UnconfirmedBindings(self._cache, self._effects.lookup)
         self._gated = GatedGangs(keep=options.keep_gated)
         self._kept = Kept()
         self._stale: set[Key] = set()
@@ -158,7 +163,7 @@ class Cycle:
         if self._evictions is not None:
             # The evicted pods are gone: the gang is asked about at once.
             ended = self._evictions.advance(view)
-            self._queue = batch.made_due(self._queue, ended, now=self._clock())
+            self._queue = batch.made_due(self._queue, ended, now=self._clocks.steady())
         had_turn: tuple[Key, ...] = ()
         if self._pause() <= 0:
             # 2. Snapshot: one moment.
@@ -201,7 +206,7 @@ class Cycle:
             revision = self._cache.revision
             pause = _IDLE
             if self._cache.is_synced:
-                self._unconfirmed.settle(self._clock())
+                self._unconfirmed.settle(self._clocks.steady())
                 view = self._look()
                 if self._pause() <= 0 or self._has_news(view):
                     return view
@@ -213,7 +218,7 @@ class Cycle:
 
     def _look(self) -> ClusterView:
         """The cluster as it is now, and the queue that goes with it."""
-        view, now = self._cache.view(), self._clock()
+        view, now = self._cache.view(), self._clocks.steady()
         self._history.look(view.states, now)
         self._reports.look(view, now)
         self._keep_room(view, now)
@@ -252,7 +257,7 @@ class Cycle:
 
     def _pause(self) -> float:
         """Seconds until the service is to be asked."""
-        now = self._clock()
+        now = self._clocks.steady()
         if self._evictions is not None and not self._evictions.is_read:
             return math.inf
         queue = self._askable()
@@ -273,7 +278,9 @@ class Cycle:
     def _has_news(self, view: ClusterView) -> bool:
         if self._evictions is not None and self._evictions.has_work(view):
             return True
-        return self._options.binds and self._reports.has_work(view, self._notice, self._clock())
+        return self._options.binds and self._reports.has_work(
+            view, self._notice, self._clocks.steady()
+        )
 
     # 3. Translate.
 
@@ -282,7 +289,7 @@ class Cycle:
             query = build_query(
                 replace(view, pods=with_room_taken(view.pods, self._evicting().values())),
                 self._askable(),
-                as_of=self._wall(),
+                as_of=self._clocks.wall(),
                 with_running=self._evictions is not None,
                 also=self._unscored,
                 scheduler_name=self._options.scheduler_name,
@@ -342,7 +349,8 @@ class Cycle:
         if not self._options.binds:
             self._dry_run.log(query.asked, wanted, waiting=self._queue)
             return
-        for outcome in self._applier.apply(self._without_evictions(placement, wanted, view), view):
+        ready = self._without_evictions(placement, wanted, view)
+        for outcome in self._effects.applier.apply(ready, view):
             self._record(outcome)
         self._overtaken = min(self._overtaken + 1, 10) if self._stale else 0
 
@@ -350,7 +358,7 @@ class Cycle:
         self, placement: v1.Placement, wanted: Sequence[GangPlan], view: ClusterView
     ) -> list[GangPlan]:
         """The plans that can be carried out now; begins the evictions for the others."""
-        until = self._wall() + self._options.eviction_timeout
+        until = self._clocks.wall() + self._options.eviction_timeout
         evicting = {p.gang: p for p in eviction_plans(placement, wanted, view, until=until)}
         occupied = {victim.node for plan in evicting.values() for victim in plan.victims}
         ready = []
@@ -394,7 +402,7 @@ class Cycle:
                 self._unconfirmed.add(one.binding)
         if outcome.is_whole:
             if (queued := self._queue.get(key)) is not None:
-                waited = self._clock() - queued.since
+                waited = self._clocks.steady() - queued.since
                 self._metrics.to_bound.observe(waited)
                 extra["seconds"] = round(waited, 3)
             logger.info("gang bound", extra=extra)
@@ -407,17 +415,17 @@ class Cycle:
         """What is to be reported about a gang now."""
         if (plan := self._evicting().get(state.key)) is not None and self._evictions is not None:
             return notices.of_eviction(plan, self._evictions.left_of(plan.gang))
-        notice = self._history.notice(state, self._queue, self._clock())
+        notice = self._history.notice(state, self._queue, self._clocks.steady())
         return notice if self._remedies is None else self._remedies.told(state.key, notice)
 
     def _report(self, view: ClusterView) -> None:
         if self._options.binds:
-            self._reports.write(view, self._notice, self._clock)
+            self._reports.write(view, self._notice, self._clocks.steady)
 
     # 12. Requeue.
 
     def _requeue(self, had_turn: Iterable[Key], view: ClusterView) -> None:
-        now = self._clock()
+        now = self._clocks.steady()
         self._queue = batch.tried(
             self._queue, had_turn, freed=view.freed, now=now, backoff=self._options.backoff
         )
@@ -425,7 +433,7 @@ class Cycle:
         self._stale.clear()
 
     def _enter(self, step: Step) -> None:
-        now = self._clock()
+        now = self._clocks.steady()
         if step is not self._step:
             self._metrics.steps.labels(self._step.name.lower()).observe(now - self._step_at)
         self._step, self._step_at = step, now

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from enum import StrEnum
 from typing import Final, Protocol
 
+from controller.clocks import CLOCKS, Clocks
 from controller.cluster_view import ClusterView
 from controller.eviction_plan import EvictionPlan, Victim
 from controller.gang_state import Body, Key
@@ -111,9 +111,10 @@ class KubernetesEvictor:
 
 
 class Evictions:
-    """The plans under way, each for `timeout` seconds at most. `clock` is seconds since the epoch
-    and may jump; `steady` may not. `may_act` is asked before the journal is written.
-    `on_eviction` is told of every eviction that was carried out, with its plan.
+    """The plans under way, each for `timeout` seconds at most.
+
+    `may_act` is asked before the journal is written. `on_eviction` is told of every eviction that
+    was carried out, with its plan.
     """
 
     def __init__(
@@ -123,20 +124,18 @@ class Evictions:
         executor: Executor,
         *,
         timeout: float,
-        clock: Callable[[], float],
         may_act: Callable[[], bool] = lambda: True,
-        steady: Callable[[], float] = time.monotonic,
         count: Callable[[Eviction], None] = lambda result: None,
         on_eviction: Callable[[Victim, EvictionPlan], None] = lambda victim, plan: None,
         on_step: StepObserver = ignored,
+        clocks: Clocks = CLOCKS,
     ) -> None:
         self._evictor = evictor
         self._journal = journal
         self._executor = executor
         self._timeout = timeout
-        self._clock = clock
         self._may_act = may_act
-        self._steady = steady
+        self._clocks = clocks
         self._count = count
         self._on_eviction = on_eviction
         self._on_step = on_step
@@ -172,7 +171,7 @@ class Evictions:
                 plans = self._journal.read()
             except ApiError as error:
                 logger.warning("the journal of evictions cannot be read: %s", error)
-                self._again_at = self._steady() + _RETRY
+                self._again_at = self._clocks.steady() + _RETRY
                 return False
             for plan in plans:
                 self._take_on(plan)
@@ -203,11 +202,13 @@ class Evictions:
         self._plans[plan.gang] = plan
         self._left[plan.gang] = plan.victims
         # Wherever the clock was set to meanwhile, nothing waits for longer than it may.
-        self._ends[plan.gang] = self._steady() + min(plan.until - self._clock(), self._timeout)
+        self._ends[plan.gang] = self._clocks.steady() + min(
+            plan.until - self._clocks.wall(), self._timeout
+        )
 
     def has_work(self, view: ClusterView) -> bool:
         """Whether `advance` would do something."""
-        is_time = self._steady() >= self._again_at
+        is_time = self._clocks.steady() >= self._again_at
         return (is_time and not self._is_read) or any(
             self._is_over(plan, view) or (is_time and self._left[key])
             for key, plan in self._plans.items()
@@ -220,7 +221,7 @@ class Evictions:
         ended = []
         for key, plan in tuple(self._plans.items()):
             if not self._is_over(plan, view):
-                if self._left[key] and self._steady() >= self._again_at:
+                if self._left[key] and self._clocks.steady() >= self._again_at:
                     self._evict(plan)
                 continue
             if not self._may_act():
@@ -233,8 +234,8 @@ class Evictions:
                 continue
             del self._plans[key], self._left[key], self._ends[key]
             ended.append(key)
-        if self._steady() >= self._again_at:
-            self._again_at = self._steady() + _RETRY
+        if self._clocks.steady() >= self._again_at:
+            self._again_at = self._clocks.steady() + _RETRY
         return tuple(ended)
 
     def _evict(self, plan: EvictionPlan) -> None:
@@ -266,7 +267,7 @@ class Evictions:
         state = view.states.get(plan.gang)
         if state is None or state.uid != plan.uid or state.is_met:
             return True
-        if self._steady() >= self._ends[plan.gang]:
+        if self._clocks.steady() >= self._ends[plan.gang]:
             return True
         return not any(is_there(victim, view) for victim in plan.victims)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -20,6 +19,7 @@ from controller.advice.objects import ObjectCache, Objects
 from controller.advice.request import AdviceRequest, Room, build_request
 from controller.apply import Binding
 from controller.authority import Authority, Heartbeat
+from controller.clocks import CLOCKS, Clocks
 from controller.device_notes import DeviceNotes, Notes
 from controller.gang_history import GangHistory
 from controller.gang_state import Key, key_of_resource
@@ -88,8 +88,7 @@ class AdviceCycle:
         authority: Authority,
         heartbeat: Heartbeat,
         relist: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        clocks: Clocks = CLOCKS,
     ) -> None:
         self._options = options
         self._cache = cache
@@ -99,8 +98,7 @@ class AdviceCycle:
         self._authority = authority
         self._heartbeat = heartbeat
         self._relist = relist
-        self._clock = clock
-        self._wall = wall
+        self._clocks = clocks
         self._forget()
 
     def _forget(self) -> None:
@@ -140,7 +138,7 @@ class AdviceCycle:
     def _pause(self) -> float:
         """How long nothing has to be done unless something changes: until a new gang is due."""
         due = (
-            since + self._options.idle_window - self._clock()
+            since + self._options.idle_window - self._clocks.steady()
             for one, since in self._since.items()
             if one not in self._asked_at
         )
@@ -155,7 +153,7 @@ class AdviceCycle:
         objects = self._cache.view()
         self._heartbeat.step(Step.TRANSLATE)
         try:
-            request = build_request(objects, self._adapters, self._wall())
+            request = build_request(objects, self._adapters, self._clocks.wall())
         except InputError as error:
             logger.error("the cluster cannot be read: %s", error)
             return
@@ -175,7 +173,7 @@ class AdviceCycle:
         A gang goes on waiting while it has advice, which may fail: advice that fails again and
         again must not hold a gang for longer than advice that never comes.
         """
-        now = self._clock()
+        now = self._clocks.steady()
         waiting = {
             gang: _named(gang, members, objects) for gang, members in request.waiting.items()
         }
@@ -194,7 +192,7 @@ class AdviceCycle:
         return waiting
 
     def _is_due(self, waiting: Mapping[Key, _Waiting], room: Room) -> bool:
-        now = self._clock()
+        now = self._clocks.steady()
         if now < self._inquiry.not_before:
             return False
         # The service is idle for half of the time at least.
@@ -221,9 +219,9 @@ class AdviceCycle:
         message.time_limit.FromNanoseconds(round(self._options.time_limit * 1e9))
         message.label = f"advice at revision {objects.revision}"
         history = GangHistory(half_bound_limit=0.0, waiting_notice=0.0)
-        begun = self._clock()
+        begun = self._clocks.steady()
         placement, _ = self._inquiry.ask(Query(message, tuple(waiting)), history)
-        now = self._clock()
+        now = self._clocks.steady()
         self._asked_at.update(dict.fromkeys(waiting.values(), now))
         self._room, self._took = request.room, now - begun
         self._overtaken.clear()
@@ -243,17 +241,17 @@ class AdviceCycle:
             self._heartbeat.step(Step.APPLY)
             # The advice before this one has taken room, and is written on its pods. Its time runs
             # since then, and it has to be carried on before it expires.
-            is_late = self._clock() - now > self._options.advice_ttl / _PART_FOR_WRITING
-            fresh = replace(advice, until=self._wall() + self._options.advice_ttl)
+            is_late = self._clocks.steady() - now > self._options.advice_ttl / _PART_FOR_WRITING
+            fresh = replace(advice, until=self._clocks.wall() + self._options.advice_ttl)
             if is_late or not self._lifecycle.begin(fresh, objects, expected):
                 self._overtaken.add(waiting[advice.gang])
             else:
-                self._begun_at[waiting[advice.gang]] = self._clock()
+                self._begun_at[waiting[advice.gang]] = self._clocks.steady()
 
     def _new_advice(
         self, placement: v1.Placement, request: AdviceRequest, notes: _Notes
     ) -> list[Advice]:
-        until = self._wall() + self._options.advice_ttl
+        until = self._clocks.wall() + self._options.advice_ttl
         bindings: dict[Key, list[Binding]] = {}
         for one in placement.bindings:
             gang = key_of_resource(one.gang)
@@ -281,7 +279,7 @@ class AdviceCycle:
 
     def _let_go(self, request: AdviceRequest, objects: Objects) -> bool:
         """Leaves gangs to their scheduler that have waited for too long; whether there are any."""
-        timeout, now = self._options.advice_timeout, self._clock()
+        timeout, now = self._options.advice_timeout, self._clocks.steady()
         if not timeout:
             return False
         alone = {key: (key,) for key in request.strays}

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -31,6 +30,7 @@ from controller.advice.pod_patches import annotate, gates, set_condition
 from controller.advice.rejections import Rejections
 from controller.advice.room import fingerprint, overbooked, what_pods_meet
 from controller.apply import Binding
+from controller.clocks import CLOCKS, Clocks
 from controller.events import Recorder
 from controller.gang_state import Body, Key, node_of
 from placement.advice_marks import ADVICE, GATE
@@ -53,8 +53,7 @@ _SENTENCES: Final = {
 
 
 class AdviceLifecycle:
-    """Begins, carries on and ends advice, which holds for `ttl` seconds. `clock` is seconds since
-    the epoch and may jump; `steady` may not."""
+    """Begins, carries on and ends advice, which holds for `ttl` seconds."""
 
     #: Seconds after which the watches must have shown what was written.
     catch_up: ClassVar[float] = 10.0
@@ -67,21 +66,19 @@ class AdviceLifecycle:
         executor: Executor,
         *,
         ttl: float,
-        clock: Callable[[], float],
         may_act: Callable[[], bool],
-        steady: Callable[[], float] = time.monotonic,
         count: Callable[[str, End], None] = lambda adapter, end: None,
+        clocks: Clocks = CLOCKS,
     ) -> None:
         self._cluster = cluster
         self._adapters: Mapping[str, Adapter] = {one.name: one for one in adapters}
         self._recorder = recorder
         self._executor = executor
         self._ttl = ttl
-        self._clock = clock
-        self._steady = steady
+        self._clocks = clocks
         self._may_act = may_act
         self._count = count
-        self._rejections = Rejections(cluster, steady)
+        self._rejections = Rejections(cluster, clocks.steady)
         # When advice was begun, and when it ended, as far as the watches have not shown it yet.
         self._begun: dict[Mark, float] = {}
         self._ended: dict[Mark, float] = {}
@@ -99,7 +96,7 @@ class AdviceLifecycle:
             nodes = objects.of(NODES)
             seen = {name: fingerprint(nodes["", name]) for name in set(advice.nodes.values())}
             advice = replace(advice, seen=seen)
-            self._begun[advice.mark] = self._steady()
+            self._begun[advice.mark] = self._clocks.steady()
             written = list(self._executor.map(partial(self._mark, advice), advice.bindings))
             if not all(written):
                 gone = advice.bindings[written.index(False)].pod[1]
@@ -116,7 +113,9 @@ class AdviceLifecycle:
     def carry_on(self, objects: Objects) -> None:
         """Continues all advice that is written on pods."""
         for memory in (self._begun, self._ended):
-            for old in [one for one, at in memory.items() if self._steady() - at > _REMEMBERED]:
+            for old in [
+                one for one, at in memory.items() if self._clocks.steady() - at > _REMEMBERED
+            ]:
                 del memory[old]
         self._look_for_rejections(objects)
         standing = read_advice(objects.pods)
@@ -144,19 +143,19 @@ class AdviceLifecycle:
         self._record(next(iter(pods.items())), End.LATE)
 
     def _carry_on(self, advice: Advice, objects: Objects) -> None:
-        now = self._clock()
+        now = self._clocks.wall()
         adapter = self._adapters.get(advice.by)
         if adapter is None:
             # It is from a controller with other settings; `placementctl release` ends it.
             return
         if (ended := self._ended.get(advice.mark)) is not None:
-            if self._steady() - ended >= self.catch_up:
+            if self._clocks.steady() - ended >= self.catch_up:
                 # The watches would have shown it by now: the API server did not accept it.
                 list(self._executor.map(self._unmark, advice.bindings))
-                self._ended[advice.mark] = self._steady()
+                self._ended[advice.mark] = self._clocks.steady()
             return
         begun = self._begun.get(advice.mark, -math.inf)
-        if not advice.is_whole and self._steady() - begun < self.catch_up:
+        if not advice.is_whole and self._clocks.steady() - begun < self.catch_up:
             # Written just now; the watches are yet to show all of it.
             return
         places = {
@@ -181,7 +180,7 @@ class AdviceLifecycle:
         """Deletes the objects of advice that is written on no pod: all of its pods are gone, or
         somebody removed the annotations, or the API server was late with a request.
         """
-        now = self._steady()
+        now = self._clocks.steady()
         left = {
             (adapter.name, mark): adapter
             for adapter in self._adapters.values()
@@ -212,7 +211,7 @@ class AdviceLifecycle:
         adapters = list(self._adapters.values())
         try:
             return overbooked(
-                self._cluster, advice, objects, adapters, self._clock(), self._executor
+                self._cluster, advice, objects, adapters, self._clocks.wall(), self._executor
             )
         except InputError as error:
             return f"what is on its nodes cannot be read: {error}"
@@ -287,7 +286,7 @@ class AdviceLifecycle:
 
     def _counts(self, advice: Advice) -> bool:
         """Whether advice will end: by an adapter of ours, or because it expires."""
-        return advice.by in self._adapters or advice.until > self._clock()
+        return advice.by in self._adapters or advice.until > self._clocks.wall()
 
     def _mark(self, advice: Advice, binding: Binding) -> bool:
         """Writes the advice on one pod; whether it is there."""
@@ -315,7 +314,7 @@ class AdviceLifecycle:
             if rest := _rest(advice, objects):
                 adapter.complete(rest, objects)
         list(self._executor.map(self._unmark, advice.bindings))
-        self._ended[advice.mark] = self._steady()
+        self._ended[advice.mark] = self._clocks.steady()
         self._count(advice.by, end)
         logger.info("advice %s", end.value, extra=_extra(advice))
         list(self._executor.map(lambda one: self._say(one.pod, one.uid, end), advice.bindings))

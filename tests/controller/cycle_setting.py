@@ -11,7 +11,8 @@ from controller.apply import Applier, BindAttempt, Binding, Result
 from controller.authority import Authority, Heartbeat
 from controller.batch import Backoff, Window
 from controller.cache import KINDS, ClusterCache
-from controller.cycle import Cycle, CycleOptions
+from controller.clocks import Clocks
+from controller.cycle import Cycle, CycleOptions, Effects
 from controller.events import Recorder
 from controller.gated_gangs import GATE
 from controller.inquiry import Inquiry
@@ -107,25 +108,27 @@ class Setting:
                 metrics=self.metrics,
                 clock=self.clock,
             ),
-            applier=Applier(
-                self.cache,
-                self,
-                pool,
-                scheduler_name=OURS,
-                may_act=self.authority.may_act,
-            ),
-            lookup=self,  # type: ignore[arg-type]
-            reporter=Reporter(
-                self.server,  # type: ignore[arg-type]
-                recorder,
-                pool,
-                clock=self.clock,
+            effects=Effects(
+                applier=Applier(
+                    self.cache,
+                    self,
+                    pool,
+                    scheduler_name=OURS,
+                    may_act=self.authority.may_act,
+                ),
+                lookup=self,  # type: ignore[arg-type]
+                reporter=Reporter(
+                    self.server,  # type: ignore[arg-type]
+                    recorder,
+                    pool,
+                    clock=self.clock,
+                ),
             ),
             authority=self.authority,
             heartbeat=heartbeat,
             relist=self._relist,
             metrics=self.metrics,
-            clock=self.clock,
+            clocks=Clocks(steady=self.clock),
         )
 
     def ask(self, request: v1.ComputePlacementRequest, *, timeout: float) -> v1.Placement:

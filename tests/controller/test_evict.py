@@ -11,6 +11,7 @@ import pytest
 
 from controller.apply import Binding, GangPlan
 from controller.cache import ClusterCache
+from controller.clocks import Clocks
 from controller.evict import Eviction, Evictions, KubernetesEvictor, with_room_taken
 from controller.eviction_plan import EvictionPlan, Victim, eviction_plans
 from controller.gang_state import Key
@@ -78,7 +79,7 @@ def steady() -> Clock:
 
 @pytest.fixture
 def evictions(cluster: Cluster, pool: ThreadPoolExecutor, clock: Clock, steady: Clock) -> Evictions:
-    return Evictions(cluster, cluster, pool, timeout=300.0, clock=clock, steady=steady)
+    return Evictions(cluster, cluster, pool, timeout=300.0, clocks=Clocks(steady, clock))
 
 
 @pytest.fixture
@@ -165,7 +166,9 @@ def test_a_plan_that_was_tried_while_another_began_to_lead_is_not_written_down(
         leads = False
         return Eviction.EVICTED
 
-    evictions = Evictions(cluster, cluster, pool, timeout=300.0, clock=clock, may_act=lambda: leads)
+    evictions = Evictions(
+        cluster, cluster, pool, timeout=300.0, may_act=lambda: leads, clocks=Clocks(wall=clock)
+    )
     evictions.recover()
     cluster.answers = lose
     assert evictions.begin(plan) == "another replica leads"
@@ -180,7 +183,9 @@ def test_a_plan_that_ends_while_another_leads_stays_in_the_journal(
     plan: EvictionPlan,
 ) -> None:
     leads = True
-    evictions = Evictions(cluster, cluster, pool, timeout=300.0, clock=clock, may_act=lambda: leads)
+    evictions = Evictions(
+        cluster, cluster, pool, timeout=300.0, may_act=lambda: leads, clocks=Clocks(wall=clock)
+    )
     evictions.recover()
     evictions.begin(plan)
     leads = False

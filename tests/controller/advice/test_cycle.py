@@ -13,6 +13,7 @@ from controller.advice.cycle import AdviceCycle, AdviceOptions
 from controller.advice.kube_scheduler import KubeScheduler
 from controller.advice.objects import ObjectCache
 from controller.authority import AlwaysLeader, Authority, Heartbeat
+from controller.clocks import Clocks
 from controller.gang_state import Key
 from controller.inquiry import Reply
 from controller.request import Query
@@ -58,8 +59,7 @@ class World:
             authority=Authority(AlwaysLeader()),
             heartbeat=Heartbeat(),
             relist=lambda: None,
-            clock=lambda: self.now,
-            wall=lambda: self.now,
+            clocks=Clocks(lambda: self.now, lambda: self.now),
         )
 
     # As the inquiry and the lifecycle.
