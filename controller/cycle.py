@@ -32,7 +32,7 @@ from controller.notices import Notice
 from controller.remedies import Remedies
 from controller.report import Reporter
 from controller.report_schedule import ReportSchedule
-from controller.request import Query, build_query
+from controller.request import Query, QueryOptions, build_query
 from controller.steps import Step
 from controller.unconfirmed_bindings import BindingLookup, UnconfirmedBindings
 from placement import v1
@@ -289,11 +289,13 @@ class Cycle:
             query = build_query(
                 replace(view, pods=with_room_taken(view.pods, self._evicting().values())),
                 self._askable(),
+                QueryOptions(
+                    self._options.scheduler_name,
+                    self._options.window.most,
+                    with_running=self._evictions is not None,
+                ),
                 as_of=self._clocks.wall(),
-                with_running=self._evictions is not None,
                 also=self._unscored,
-                scheduler_name=self._options.scheduler_name,
-                most_gangs=self._options.window.most,
                 kept=self._kept,
             )
         except InputError as error:

@@ -8,7 +8,7 @@ everything that would be planned wrongly without it, and its gang gets the reaso
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -29,7 +29,7 @@ from controller.other_gangs import is_plain, stands_for
 from controller.unreadable import node_closed_by
 from placement import v1
 from placement.errors import InvalidRequestError
-from placement.kubernetes import InputError, Objects, translate
+from placement.kubernetes import InputError, Objects, Problem, translate
 from placement.kubernetes.gangs import BASE_POD_GANG
 
 NOTHING_KEPT: Final = Kept()
@@ -50,16 +50,26 @@ class Query:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """What all requests of a controller have in common.
+
+    With `with_running` all gangs that run are sent, for they may have to give way.
+    """
+
+    scheduler_name: str
+    most_gangs: int
+    with_running: bool = False
+
+
 def build_query(
     view: ClusterView,
     queue: Queue,
+    options: QueryOptions,
     *,
-    scheduler_name: str,
-    most_gangs: int,
     as_of: float | None = None,
     also: Iterable[Key] = (),
     kept: Kept = NOTHING_KEPT,
-    with_running: bool = False,
 ) -> Query:
     """The request: where the pods of the waiting gangs should go.
 
@@ -67,33 +77,19 @@ def build_query(
     share a base with them. A pod that replaces another one prefers its node. The gangs of `also`
     have no waiting pods; the request asks how well they are placed, as far as it has room for them.
     Waiting counts to `as_of`, in seconds since the epoch. Gangs of `kept` are planned, but not
-    asked about: none of their pods can be bound yet (see `gated_gangs`). With `with_running` all
-    gangs that run are sent, for they may have to give way.
+    asked about: none of their pods can be bound yet (see `gated_gangs`).
     """
-    messages, snapshot, refused, left_out = _translated(view, scheduler_name, kept, as_of)
+    read = _Input.of(view, options.scheduler_name, kept)
+    message = read.translated(view, as_of)
     # Gangs of the same kinds may belong to other schedulers, which decide about them.
     by_key = {
         key: gang
-        for gang in messages
+        for gang in message.gangs
         if _is_ours_to_decide(key := key_of_resource(gang.name), view)
     }
     bases = {key: key_of_resource(gang.base_gang) for key, gang in by_key.items() if gang.base_gang}
-    asked = chosen(
-        [
-            Candidate(
-                key,
-                by_key[key].priority,
-                bases.get(key),
-                queued.attempts,
-                queued.due,
-                queued.since,
-            )
-            for key, queued in queue.items()
-            if key in by_key
-        ],
-        most=most_gangs,
-    )
-    more = tuple(key for key in also if key in by_key)[: most_gangs - len(asked)]
+    asked = _asked(queue, by_key, bases, options.most_gangs)
+    more = tuple(key for key in also if key in by_key)[: options.most_gangs - len(asked)]
     first = [key for key in kept.first if key in by_key]
     roots = {bases.get(key, key) for key in (*asked, *more, *first)}
     sent = dict.fromkeys(asked)
@@ -101,22 +97,41 @@ def build_query(
     sent.update(
         (key, None)
         for key in by_key
-        if (with_running or bases.get(key, key) in roots) and (key not in queue or key in roots)
+        if (options.with_running or bases.get(key, key) in roots)
+        and (key not in queue or key in roots)
     )
     sent.update(dict.fromkeys(first))
-    for key in first if not with_running else ():
+    for key in first if not options.with_running else ():
         # Before others of its priority, and behind all of a higher one. Not where gangs may be
         # evicted: gangs of its own priority would be evicted for it.
         by_key[key].priority = min(by_key[key].priority + 1, _HIGHEST_PRIORITY)
     for key in sent:
-        before = {
-            f"nodes/{name}" for name in view.vacated_nodes.get(key, ()) if ("", name) in view.nodes
-        }
-        by_key[key].previous_nodes.extend(sorted(before - set(by_key[key].previous_nodes)))
-    snapshot.revision = str(view.revision)
-    request = v1.ComputePlacementRequest(gangs=[by_key[key] for key in sent])
-    request.snapshot.MergeFrom(snapshot)
-    return Query(request, tuple(k for k in sent if k in queue), bases, refused, left_out)
+        _prefer_nodes_before(by_key[key], view.vacated_nodes.get(key, ()), view)
+    request = v1.ComputePlacementRequest(
+        gangs=[by_key[key] for key in sent], snapshot=message.snapshot
+    )
+    request.snapshot.revision = str(view.revision)
+    waiting = tuple(key for key in sent if key in queue)
+    return Query(request, waiting, bases, read.refused, read.left_out)
+
+
+def _asked(
+    queue: Queue, gangs: Mapping[Key, v1.PodGang], bases: Mapping[Key, Key], most: int
+) -> Sequence[Key]:
+    """The gangs of the queue whose turn it is."""
+    candidates = [
+        Candidate(
+            key, gangs[key].priority, bases.get(key), queued.attempts, queued.due, queued.since
+        )
+        for key, queued in queue.items()
+        if key in gangs
+    ]
+    return chosen(candidates, most=most)
+
+
+def _prefer_nodes_before(gang: v1.PodGang, vacated: Iterable[str], view: ClusterView) -> None:
+    before = {f"nodes/{name}" for name in vacated if ("", name) in view.nodes}
+    gang.previous_nodes.extend(sorted(before - set(gang.previous_nodes)))
 
 
 def without(query: Query, error: InvalidRequestError) -> Query | None:
@@ -162,99 +177,106 @@ def _is_ours_to_decide(key: Key, view: ClusterView) -> bool:
     return state is not None and state.lifecycle is not Lifecycle.FOREIGN
 
 
-def _translated(
-    view: ClusterView, scheduler_name: str, kept: Kept, as_of: float | None
-) -> tuple[list[v1.PodGang], v1.ClusterSnapshot, dict[Key, str], dict[str, str]]:
-    """Messages of all gangs that can be read, the snapshot, and why other gangs and other objects
-    cannot be.
+@dataclass(slots=True, eq=False)
+class _Input:
+    """The objects to translate; those that cannot be read are taken out, until the rest can.
+
+    `refused` says why of gangs, `left_out` of other objects.
     """
-    nodes = dict(view.nodes)
-    pods = {
-        key: pod
-        for key, pod in opened(view.pods, (view.gangs[key] for key in kept.gangs)).items()
-        # A pod that waits for another scheduler holds no room and is not ours to place, and a pod
-        # that was bound to a node that is gone runs nowhere.
-        if (("", node) in view.nodes if (node := node_of(pod)) else is_ours(pod, scheduler_name))
-    }
-    gangs = {
-        key: gang
-        for key, gang in view.gangs.items()
-        if view.states[key].lifecycle is not Lifecycle.FOREIGN
-        # The original object is in the request, and says more.
-        and (stands_for(gang) is None or is_plain(gang))
-    }
-    others: dict[tuple[str, Key, str], Body] = {}
-    for kind, store in (
-        ("PriorityClass", view.priority_classes),
-        ("ClusterTopologyBinding", view.topology_bindings),
-    ):
-        others |= {(kind, key, ""): body for key, body in store.items()}
-    for resource, store in view.others.items():
-        others |= {(resource.kind, key, resource.api_version): b for key, b in store.items()}
-    refused: dict[Key, str] = {}
-    left_out: dict[str, str] = {}
-    moment = None if as_of is None else datetime.fromtimestamp(as_of, UTC)
-    while True:
-        bodies = [*nodes.values(), *pods.values(), *gangs.values(), *others.values()]
-        try:
-            request = translate(Objects.of(bodies), as_of=moment)
-        except InputError as error:
-            _set_aside(error, nodes, pods, gangs, others, refused, left_out)
-            _refuse_scaled(refused, gangs, view.pods)
-            if len(bodies) == len(nodes) + len(pods) + len(gangs) + len(others):
-                raise
-        else:
-            message = request.request
-            return list(message.gangs), message.snapshot, refused, left_out
 
+    nodes: dict[Key, Body]
+    pods: dict[Key, Body]
+    gangs: dict[Key, Body]
+    #: By kind, namespace and name, and API version.
+    others: dict[tuple[str, Key, str], Body]
+    refused: dict[Key, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
-def _set_aside(
-    error: InputError,
-    nodes: dict[Key, Body],
-    pods: dict[Key, Body],
-    gangs: dict[Key, Body],
-    others: dict[tuple[str, Key, str], Body],
-    refused: dict[Key, str],
-    left_out: dict[str, str],
-) -> None:
-    """Takes out every faulty object, and the nodes of which nobody knows how much is taken."""
-    for problem in error.problems:
+    @classmethod
+    def of(cls, view: ClusterView, scheduler_name: str, kept: Kept) -> _Input:
+        pods = {
+            key: pod
+            for key, pod in opened(view.pods, (view.gangs[key] for key in kept.gangs)).items()
+            # A pod that waits for another scheduler holds no room and is not ours to place, and a
+            # pod that was bound to a node that is gone runs nowhere.
+            if (
+                ("", node) in view.nodes if (node := node_of(pod)) else is_ours(pod, scheduler_name)
+            )
+        }
+        gangs = {
+            key: gang
+            for key, gang in view.gangs.items()
+            if view.states[key].lifecycle is not Lifecycle.FOREIGN
+            # The original object is in the request, and says more.
+            and (stands_for(gang) is None or is_plain(gang))
+        }
+        others: dict[tuple[str, Key, str], Body] = {}
+        for kind, store in (
+            ("PriorityClass", view.priority_classes),
+            ("ClusterTopologyBinding", view.topology_bindings),
+        ):
+            others |= {(kind, key, ""): body for key, body in store.items()}
+        for resource, store in view.others.items():
+            others |= {(resource.kind, key, resource.api_version): b for key, b in store.items()}
+        return cls(dict(view.nodes), pods, gangs, others)
+
+    def translated(self, view: ClusterView, as_of: float | None) -> v1.ComputePlacementRequest:
+        """The message of all that can be read. Raises `InputError` where nothing helps."""
+        moment = None if as_of is None else datetime.fromtimestamp(as_of, UTC)
+        while True:
+            bodies = self._bodies()
+            try:
+                return translate(Objects.of(bodies), as_of=moment).request
+            except InputError as error:
+                for problem in error.problems:
+                    self._set_aside(problem)
+                self._refuse_scaled(view.pods)
+                if len(self._bodies()) == len(bodies):
+                    raise
+
+    def _bodies(self) -> list[Body]:
+        return [
+            *self.nodes.values(),
+            *self.pods.values(),
+            *self.gangs.values(),
+            *self.others.values(),
+        ]
+
+    def _set_aside(self, problem: Problem) -> None:
+        """Takes out a faulty object, and the nodes of which nobody knows how much is taken."""
         kind, _, name = problem.object.partition(" ")
         namespace, _, own = name.rpartition("/")
         key = namespace, own
         fault = ": ".join(part for part in (problem.field, problem.message) if part)
         if kind == "PodGang":
-            if gangs.pop(key, None) is not None:
-                refused[key] = fault
+            if self.gangs.pop(key, None) is not None:
+                self.refused[key] = fault
         elif kind == "Node":
-            nodes.pop(key, None)
-            left_out[problem.object] = fault
-        elif kind == "Pod" and (pod := pods.pop(key, None)) is not None:
+            self.nodes.pop(key, None)
+            self.left_out[problem.object] = fault
+        elif kind == "Pod" and (pod := self.pods.pop(key, None)) is not None:
             if node := node_closed_by(kind, pod):
-                nodes.pop(("", node), None)
-                left_out[problem.object] = fault
-            for owner, gang in tuple(gangs.items()):
+                self.nodes.pop(("", node), None)
+                self.left_out[problem.object] = fault
+            for owner, gang in tuple(self.gangs.items()):
                 if any(key in members for _, members in references(gang)):
-                    refused[owner] = f"pod {own}: {fault}"
-                    del gangs[owner]
+                    self.refused[owner] = f"pod {own}: {fault}"
+                    del self.gangs[owner]
         else:
-            for other in [one for one in others if one[:2] == (kind, key)]:
-                nodes.pop(("", node_closed_by(kind, others.pop(other))), None)
+            for other in [one for one in self.others if one[:2] == (kind, key)]:
+                self.nodes.pop(("", node_closed_by(kind, self.others.pop(other))), None)
                 if kind == "PodGroup":
-                    refused[key] = fault
+                    self.refused[key] = fault
                 else:
-                    left_out[problem.object] = fault
+                    self.left_out[problem.object] = fault
 
-
-def _refuse_scaled(
-    refused: dict[Key, str], gangs: dict[Key, Body], pods: Mapping[Key, Body]
-) -> None:
-    """Refuses the gangs whose base is refused: to the translation they would have no base."""
-    for key, gang in tuple(gangs.items()):
-        for member in (pods.get(k) for _, keys in references(gang) for k in keys):
-            labels = (member["metadata"].get("labels") or {}) if member is not None else {}
-            base = labels.get(BASE_POD_GANG)
-            if base and (key[0], base) in refused:
-                refused[key] = f"its base {base} is refused"
-                del gangs[key]
-                break
+    def _refuse_scaled(self, pods: Mapping[Key, Body]) -> None:
+        """Refuses the gangs whose base is refused: to the translation they would have no base."""
+        for key, gang in tuple(self.gangs.items()):
+            for member in (pods.get(k) for _, keys in references(gang) for k in keys):
+                labels = (member["metadata"].get("labels") or {}) if member is not None else {}
+                base = labels.get(BASE_POD_GANG)
+                if base and (key[0], base) in self.refused:
+                    self.refused[key] = f"its base {base} is refused"
+                    del self.gangs[key]
+                    break

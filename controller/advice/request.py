@@ -7,12 +7,12 @@ wait for another scheduler alone hold nothing and are left out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from controller.advice.adapter import Adapter
-from controller.advice.advice import read_advice
+from controller.advice.advice import Advice, read_advice
 from controller.advice.gpu_groups import group_labels, noted_groups
 from controller.advice.objects import Objects
 from controller.apply import Binding
@@ -65,33 +65,94 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
     """The request as of `now`, in seconds since the epoch."""
     # Advice that has expired holds no room, even if it is not taken back yet.
     standing = [one for one in read_advice(objects.pods).values() if one.until > now]
-    advised = {binding.pod: binding for advice in standing for binding in advice.bindings}
     # It will be taken back: the rest of the gang must not be let go meanwhile.
     torn = {advice.gang for advice in standing if not advice.is_whole}
-    by_pod: dict[Key, Adapter] = {}
-    pods: dict[Key, Body] = {}
-    for key, pod in objects.pods.items():
-        if node_of(pod):
-            pods[key] = pod
-        elif key in advised:
-            pods[key] = _as_advised(pod, advised[key])
-        elif any(adapter.is_decided(pod, objects) for adapter in adapters):
-            pods[key] = pod
-        elif (found := next((a for a in adapters if a.waits(pod, objects)), None)) is not None:
-            by_pod[key] = found
-            pods[key] = found.opened(pod)
-    in_vain = {
-        key: found
-        for key, pod in objects.pods.items()
-        if not (node_of(pod) or key in advised or key in by_pod)
-        if (found := next((a for a in adapters if a.cannot_advise(pod, objects)), None)) is not None
-    }
-    nodes = {
-        key: body
+    pods = _Pods.of(objects, adapters, standing)
+    bodies = _bodies(objects, adapters, pods.planned)
+    translation, refused = _translated(bodies, now)
+    message = translation.request
+    waiting = {}
+    kept = []
+    strays = set(pods.waiting)
+    for one in message.gangs:
+        members = _waiting(one)
+        runs = any(True for group in one.groups for _ in _bound(group))
+        if members or not runs or one.uninitialized:
+            # A gang that runs below its minimum has lost pods for good: it does not wait for them.
+            strays -= {
+                key_of_resource(p.name) for g in one.groups for ps in g.pod_sets for p in ps.pods
+            }
+        name = key_of_resource(one.name)
+        if members and name not in torn and all(key in pods.waiting for key in members):
+            waiting[name] = members
+        if members or runs:
+            kept.append(one)
+    del message.gangs[:]
+    message.gangs.extend(kept)
+    alone = _left_alone(pods.waiting, waiting, objects, bodies)
+    return AdviceRequest(
+        request=message,
+        waiting=waiting,
+        adapters={**pods.in_vain, **pods.waiting},
+        refused=refused,
+        gpu_groups=translation.gpu_groups,
+        room=Room(pods.taking_room(), _open_nodes(message.snapshot)),
+        strays=frozenset(strays | pods.in_vain.keys() | alone),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pods:
+    """Pods as they are planned; the adapter of those that wait for advice; and that of those that
+    wait for advice but can get none.
+    """
+
+    planned: Mapping[Key, Body]
+    waiting: Mapping[Key, Adapter]
+    in_vain: Mapping[Key, Adapter]
+
+    @classmethod
+    def of(cls, objects: Objects, adapters: Sequence[Adapter], standing: Iterable[Advice]) -> _Pods:
+        advised = {binding.pod: binding for advice in standing for binding in advice.bindings}
+        planned: dict[Key, Body] = {}
+        waiting: dict[Key, Adapter] = {}
+        in_vain: dict[Key, Adapter] = {}
+        for key, pod in objects.pods.items():
+            if node_of(pod):
+                planned[key] = pod
+                continue
+            if key in advised:
+                planned[key] = _as_advised(pod, advised[key])
+                continue
+            if any(adapter.is_decided(pod, objects) for adapter in adapters):
+                planned[key] = pod
+            elif (found := next((a for a in adapters if a.waits(pod, objects)), None)) is not None:
+                planned[key] = found.opened(pod)
+                waiting[key] = found
+                continue
+            vain = next((a for a in adapters if a.cannot_advise(pod, objects)), None)
+            if vain is not None:
+                in_vain[key] = vain
+        return cls(planned, waiting, in_vain)
+
+    def taking_room(self) -> frozenset[str]:
+        """The uids of pods that have a node, or will have one."""
+        return frozenset(
+            pod["metadata"].get("uid", "")
+            for key, pod in self.planned.items()
+            if key not in self.waiting
+        )
+
+
+def _bodies(
+    objects: Objects, adapters: Sequence[Adapter], pods: Mapping[Key, Body]
+) -> dict[_Place, Body]:
+    """What is translated: those pods, the nodes that adapters may use, and all that is beside."""
+    bodies: dict[_Place, Body] = {
+        ("Node", key, ""): body
         for key, body in objects.of(NODES).items()
         if not adapters or any(adapter.may_use(body) for adapter in adapters)
     }
-    bodies: dict[_Place, Body] = {("Node", key, ""): body for key, body in nodes.items()}
     bodies |= {("Pod", key, ""): body for key, body in pods.items()}
     taken: set[Key] = set()
     for resource, store in objects.stores.items():
@@ -103,42 +164,11 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
     for gang in plain_gangs(pods, taken):
         key = gang["metadata"]["namespace"], gang["metadata"]["name"]
         bodies[POD_GANGS.kind, key, ""] = gang
-    translation, refused = _translated(bodies, now)
-    message = translation.request
-    waiting = {}
-    kept = []
-    strays = set(by_pod)
-    for one in message.gangs:
-        members = _waiting(one)
-        runs = any(True for group in one.groups for _ in _bound(group))
-        if members or not runs or one.uninitialized:
-            # A gang that runs below its minimum has lost pods for good: it does not wait for them.
-            strays -= {
-                key_of_resource(p.name) for g in one.groups for ps in g.pod_sets for p in ps.pods
-            }
-        name = key_of_resource(one.name)
-        if members and name not in torn and all(key in by_pod for key in members):
-            waiting[name] = members
-        if members or runs:
-            kept.append(one)
-    del message.gangs[:]
-    message.gangs.extend(kept)
-    return AdviceRequest(
-        message,
-        waiting,
-        {**in_vain, **by_pod},
-        refused,
-        translation.gpu_groups,
-        Room(
-            frozenset(p["metadata"].get("uid", "") for key, p in pods.items() if key not in by_pod),
-            frozenset(
-                one.name
-                for one in message.snapshot.nodes
-                if not (one.unschedulable or one.not_ready)
-            ),
-        ),
-        frozenset(strays | in_vain.keys() | _left_alone(by_pod, waiting, objects, bodies)),
-    )
+    return bodies
+
+
+def _open_nodes(snapshot: v1.ClusterSnapshot) -> frozenset[str]:
+    return frozenset(n.name for n in snapshot.nodes if not (n.unschedulable or n.not_ready))
 
 
 def _left_alone(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.batch import Backoff, refreshed
 from controller.cache import ClusterCache
 from controller.gated_gangs import Kept
-from controller.request import NOTHING_KEPT, Query, build_query
+from controller.request import NOTHING_KEPT, Query, QueryOptions, build_query
 from tests.controller.bodies import OURS
 from tests.kubernetes import build
 
@@ -29,8 +29,7 @@ def ask(
     return build_query(
         view,
         queue,
-        scheduler_name=OURS,
-        most_gangs=most,
+        QueryOptions(OURS, most),
         also=[("ml", name) for name in also],
         kept=kept,
     )
