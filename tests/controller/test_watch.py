@@ -1,4 +1,4 @@
-"""What a watch does about errors, as a value, and when it lists anew (see `test_watch_faults`)."""
+"""What a watch does about errors, as a value, and when it lists anew; see `faults.test_watches`."""
 
 from __future__ import annotations
 
