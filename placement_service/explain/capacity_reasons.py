@@ -208,6 +208,9 @@ class Shortfalls:
                 parts.append(devices)
             elif binding := self.say.binding(headroom, needs, inside, found, asked, exact):
                 parts.append(binding)
+            elif best >= 0 and not exact and giant is None:
+                counts = [int(headroom.most((n,), level, company)[best]) for n in needs]
+                parts += self.say.binding_of_group(headroom, needs, counts, inside)
             if giant is not None:
                 parts.append(giant.words)
         if level != CLUSTER and pin < 0 and len(most) > 1:

@@ -141,6 +141,19 @@ class CapacityWords:
                 return f"no resource binds by itself: alone there is {words.listed(each)}"
         return ""
 
+    def binding_of_group(
+        self, headroom: Headroom, needs: Needs, counts: Sequence[int], inside: Bools
+    ) -> list[str]:
+        """A group that lacks room even without the others, where all together lack nothing; `counts`
+        are how many pods of each need fit.
+        """
+        for need, found in zip(needs, counts, strict=True):
+            if found < need.missing and headroom.exact((need,)):
+                binding = self.binding_of_one(headroom, need.kinds[0][0], inside, found)
+                text = f"for group {need.group} alone there is room for {found} of {need.missing}"
+                return [f"{text}: {binding}" if binding else text]
+        return []
+
     def closed(self, needs: Needs, inside: Bools) -> str:
         """Nodes of a region that rules about single nodes close to all kinds."""
         kinds = [k for n in needs for k, _ in n.kinds]

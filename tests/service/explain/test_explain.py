@@ -209,6 +209,19 @@ def test_what_binds_is_named_when_it_is_not_gpus() -> None:
     )
 
 
+def test_where_all_together_lack_nothing_the_group_that_lacks_room_is_named() -> None:
+    # x2 has the cores of two pods; of cores and GPUs alike the rack has enough for all eight.
+    scenario = Scenario("r1: x1=8 x2=8")
+    for name, cpus in (("x1", 100), ("x2", 20)):
+        scenario = scenario.node(name, cpus=cpus, labels={"t": name})
+    groups = [Group(t, pods=4, gpus=1, cpus=10, select={"t": t}) for t in ("x1", "x2")]
+    assert only(scenario.gang("a", *groups, pack="rack")).message == (
+        "rack r1 has room for at most 6 of 8 pods of 1 nvidia.com/gpu and 10 cpu; for group x2 "
+        "alone there is room for 2 of 4: cpu binds, nvidia.com/gpu alone would do for 8 "
+        "(required level rack)."
+    )
+
+
 def test_no_resource_binds_by_itself_when_nodes_lack_different_ones() -> None:
     # x1 has GPUs for 2 and cores for 1, x2 the reverse: alone each resource holds 3.
     scenario = (
