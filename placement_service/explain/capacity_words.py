@@ -144,8 +144,8 @@ class CapacityWords:
     def binding_of_group(
         self, headroom: Headroom, needs: Needs, counts: Sequence[int], inside: Bools
     ) -> list[str]:
-        """A group that lacks room even without the others, where all together lack nothing; `counts`
-        are how many pods of each need fit.
+        """A group that lacks room even without the others; `counts` are how many pods of each need
+        fit.
         """
         for need, found in zip(needs, counts, strict=True):
             if found < need.missing and headroom.exact((need,)):
