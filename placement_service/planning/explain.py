@@ -12,10 +12,11 @@ from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.planning import changes
+from placement_service.planning.add_nodes import add_nodes
 from placement_service.planning.changes import Place
 from placement_service.planning.eviction import evict
 from placement_service.planning.levels import levels_of
-from placement_service.planning.remedies import Finder, add_nodes, reduce, relax
+from placement_service.planning.remedies import Finder, reduce, relax
 from placement_service.planning.remedy_case import Case, Solver
 from placement_service.planning.trial_snapshot import Trial, minimums
 from placement_service.planning.uncordon import uncordon
