@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -59,58 +59,7 @@ class GangMessages:
     def messages(self, problems: list[Problem], warnings: list[Problem]) -> list[v1.PodGang]:
         """All gangs in input order."""
         lost: Counter[str] = Counter()
-        result = []
-        for gang in self._gangs.values():
-            base, refusal = self._base(gang, lost)
-            members = gang.members(self._pods)
-            priority = self._priorities.of_gang(
-                gang.object, gang.priority_class, members, problems, own=gang.priority
-            )
-            labels = gang_labels(gang)
-            problems += _wrong_texts(gang)
-            warnings += _unknown_words(gang, labels, members)
-            started, unread = _started(gang, members)
-            warnings += unread
-            own = {} if gang.pods_name_queues else labels
-            queue = self._queues.of(
-                gang.object.namespace, (own, *(pod.labels for pod in members)), gang.queue
-            )
-            there = [pod for pod in members if not pod.terminating]
-            unlike = self._unlike_queues(gang, own, there)
-            waits = any(not pod.node for pod in there)
-            if unlike and any(pod.node for pod in there):
-                text = f"its pods name several queues ({unlike}): all that run count in {queue}"
-                warnings.append(gang.object.problem("", text))
-            message = v1.PodGang(
-                name=gang.resource_name,
-                priority=priority,
-                groups=[self._group(gang, group) for group in gang.groups],
-                packing_scopes=gang.scopes,
-                base_gang=base,
-                uninitialized=not gang.initialized,
-                previous_nodes=self._previous_nodes(gang),
-                unsupported=[
-                    *refusal,
-                    *gang.unsupported,
-                    *_unsupported(gang, members),
-                    *([f"pods in several queues: {unlike}"] if unlike and waits else []),
-                ],
-                queue=f"queues/{queue}" if queue else "",
-                not_preemptible=not _is_preemptible(gang, labels, members, priority),
-                never_preempts=self._priorities.never_preempts(gang.priority_class, members),
-                volume_claims=dict.fromkeys(
-                    claim for pod in members if not pod.terminating for claim in pod.needs.tied_by
-                ),
-            )
-            _set(message.create_time, gang.created)
-            if any(pod.node for pod in members):
-                _set(message.start_time, started)
-                preempt, reclaim = self._queues.run_times(queue)
-                if preempt is not None:
-                    message.minimum_run_time.FromTimedelta(preempt)
-                if reclaim is not None:
-                    message.minimum_run_time_before_reclaim.FromTimedelta(reclaim)
-            result.append(message)
+        result = [self._message(gang, lost, problems, warnings) for gang in self._gangs.values()]
         warnings += [
             Problem(
                 "",
@@ -122,6 +71,65 @@ class GangMessages:
             for base, count in sorted(lost.items())
         ]
         return result
+
+    def _message(
+        self, gang: Gang, lost: Counter[str], problems: list[Problem], warnings: list[Problem]
+    ) -> v1.PodGang:
+        """One gang; `lost` counts the gangs whose base is not in the input."""
+        base, refusal = self._base(gang, lost)
+        members = gang.members(self._pods)
+        there = [pod for pod in members if not pod.terminating]
+        labels = gang_labels(gang)
+        problems += _wrong_texts(gang)
+        warnings += _unknown_words(gang, labels, members)
+        priority = self._priorities.of_gang(
+            gang.object, gang.priority_class, members, problems, own=gang.priority
+        )
+        started, unread = _started(gang, members)
+        warnings += unread
+        queue, several = self._queue(gang, labels, members, warnings)
+        message = v1.PodGang(
+            name=gang.resource_name,
+            priority=priority,
+            groups=[self._group(gang, group) for group in gang.groups],
+            packing_scopes=gang.scopes,
+            base_gang=base,
+            uninitialized=not gang.initialized,
+            previous_nodes=self._previous_nodes(gang),
+            unsupported=[*refusal, *gang.unsupported, *_unsupported(gang, members), *several],
+            queue=f"queues/{queue}" if queue else "",
+            not_preemptible=not _is_preemptible(gang, labels, members, priority),
+            never_preempts=self._priorities.never_preempts(gang.priority_class, members),
+            volume_claims=dict.fromkeys(claim for pod in there for claim in pod.needs.tied_by),
+        )
+        _set(message.create_time, gang.created)
+        if any(pod.node for pod in members):
+            _set(message.start_time, started)
+            preempt, reclaim = self._queues.run_times(queue)
+            if preempt is not None:
+                message.minimum_run_time.FromTimedelta(preempt)
+            if reclaim is not None:
+                message.minimum_run_time_before_reclaim.FromTimedelta(reclaim)
+        return message
+
+    def _queue(
+        self,
+        gang: Gang,
+        labels: Mapping[str, str],
+        members: Sequence[Pod],
+        warnings: list[Problem],
+    ) -> tuple[str, list[str]]:
+        """The queue of a gang, and what cannot be honoured of the queues that its pods name."""
+        own = {} if gang.pods_name_queues else labels
+        namespace = gang.object.namespace
+        queue = self._queues.of(namespace, (own, *(pod.labels for pod in members)), gang.queue)
+        there = [pod for pod in members if not pod.terminating]
+        unlike = self._unlike_queues(gang, own, there)
+        if unlike and any(pod.node for pod in there):
+            text = f"its pods name several queues ({unlike}): all that run count in {queue}"
+            warnings.append(gang.object.problem("", text))
+        waits = any(not pod.node for pod in there)
+        return queue, [f"pods in several queues: {unlike}"] if unlike and waits else []
 
     def _group(self, gang: Gang, group: Group) -> v1.PodGroup:
         sets: dict[int, v1.PodSet] = {}
