@@ -141,7 +141,8 @@ def _largest(names: Iterable[str], last: Size) -> list[str]:
 
 
 def _panel(left: float, title: str, curves: Sequence[_Curve]) -> Iterator[str]:
-    curves = [curve for curve in curves if curve.points]
+    # Names stand in the order in which the lines end.
+    curves = sorted((c for c in curves if c.points), key=lambda curve: -curve.points[-1][1])
     points = [point for curve in curves for point in curve.points]
     across = _Scale.around([x for x, _ in points], left + _LEFT, _PLOT_WIDTH)
     up = _Scale.around([y for _, y in points], _TOP + _PLOT_HEIGHT, -_PLOT_HEIGHT)
