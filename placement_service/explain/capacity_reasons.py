@@ -7,39 +7,24 @@ placement may or may not exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from placement_service.entities.placement import Reason, ReasonCode
 from placement_service.explain import wording as words
-from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Need, Needs
+from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kinds, Need, Needs
 from placement_service.explain.capacity_words import CapacityWords
 from placement_service.explain.device_reasons import devices_in_the_way
+from placement_service.explain.findings import CAPACITY, Finding
+from placement_service.explain.part_reasons import PartShortfalls
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.problem import Gang, Problem, Scope
-from placement_service.formulation.scope_tree import Part, tree_of
-
-#: By whether a level is required and whether running pods fix its domain.
-_CAPACITY = {
-    (False, False): ReasonCode.INSUFFICIENT_RESOURCES,
-    (True, False): ReasonCode.REQUIRED_DOMAIN_TOO_SMALL,
-    (True, True): ReasonCode.PINNED_DOMAIN_TOO_SMALL,
-}
+from placement_service.formulation.scope_tree import tree_of
 
 #: Domains in which a trial looks for the one where most pods fit.
 MAX_TRIALS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A reason, and what was counted for it: needs in a domain of a level."""
-
-    reason: Reason
-    needs: Needs
-    level: int = CLUSTER
-    pin: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +54,7 @@ class Shortfalls:
         self.snapshot = kinds.snapshot
         self.rules = kinds.rules
         self.say = CapacityWords(kinds)
+        self.parts = PartShortfalls(kinds, self.say)
 
     def needs(self, gang: Gang) -> Needs:
         """What all groups of a gang are missing."""
@@ -201,7 +187,7 @@ class Shortfalls:
             where = "" if level == CLUSTER else f" in {self.say.place(level, there)}"
             parts.append(f"resources alone would do{where}")
         else:
-            code = _CAPACITY[level != CLUSTER, pin >= 0]
+            code = CAPACITY[level != CLUSTER, pin >= 0]
             devices = "" if found else self._devices(headroom, needs, inside)
             if devices:
                 code = ReasonCode.DEVICES if level == CLUSTER else code
@@ -324,115 +310,4 @@ class Shortfalls:
         """Scopes within scopes: each fits a domain, but there are not enough such domains."""
         tree = tree_of(self.problem, gang)
         if tree is not None:
-            yield from self._parts_under(gang, headroom, tree)
-
-    def _parts_under(self, gang: Gang, headroom: Headroom, part: Part) -> Iterator[Finding]:
-        found = False
-        inner = list(_required_below(part))
-        for narrow in dict.fromkeys(p.required for p in inner):
-            sized: dict[int, list[int]] = {}
-            needs_of: dict[int, list[Need]] = {}
-            kinds: dict[int, Kind] = {}
-            for child in inner:
-                needs = self.kinds.needs(gang, child.demands)
-                alike = {k.number: k for n in needs for k, _ in n.kinds}
-                pinned = child.scope is not None and child.scope.pin >= 0
-                if child.required == narrow and len(alike) == 1 and not pinned:
-                    ((number, kind),) = alike.items()
-                    kinds[number] = kind
-                    sized.setdefault(number, []).append(sum(n.missing for n in needs))
-                    needs_of.setdefault(number, []).extend(needs)
-            for number, sizes in sized.items():
-                finding = self._too_few_domains(
-                    gang, headroom, part, narrow, kinds[number], sizes, tuple(needs_of[number])
-                )
-                if finding is not None:
-                    found = True
-                    yield finding
-                    break
-        if not found:
-            for child in part.children:
-                yield from self._parts_under(gang, headroom, child)
-
-    def _too_few_domains(
-        self,
-        gang: Gang,
-        headroom: Headroom,
-        part: Part,
-        narrow: int,
-        kind: Kind,
-        sizes: Sequence[int],
-        needs: Needs,
-    ) -> Finding | None:
-        """A finding when more parts of some size are asked for than domains hold."""
-        level = part.required if part.required >= 0 else CLUSTER
-        of, count = headroom.regions(level)
-        low, low_count = headroom.regions(narrow)
-        row = headroom.row(kind)
-        inside = (of >= 0) & (low >= 0)
-        pairs, where = np.unique(of[inside] * low_count + low[inside], return_inverse=True)
-        room = np.bincount(where, row[inside], len(pairs)).astype(np.int64)
-        region = pairs // max(1, low_count)
-        pin = part.scope.pin if part.scope is not None else -1
-        bare = np.bincount(where, headroom.row(kind, bare=True)[inside], len(pairs))
-        for size in sorted(set(sizes), reverse=True):
-            large = sorted((s for s in sizes if s >= size), reverse=True)
-            holds = np.bincount(region, room // size, count).astype(np.int64)
-            best = pin if pin >= 0 else int(np.argmax(holds)) if len(holds) else -1
-            if best < 0 or holds[best] >= len(large) or len(large) < 2:
-                continue
-            fitting = int(holds[best])
-            word = self.say.level(narrow)
-            alike = min(sizes) == max(sizes)
-            same = "" if large[0] == large[-1] else "at least "
-            most = "" if not fitting or (alike and headroom.exact(needs)) else "at most "
-            text = (
-                f"{self.say.place(level, best)} has room for "
-                f"{most}{fitting} of {len(large)} parts of "
-                f"{same}{words.pods(size)}{self.say.of_what(needs)} that need one {word} each"
-            )
-            code = ReasonCode.NO_COMBINATION if level == CLUSTER else _CAPACITY[True, pin >= 0]
-            holds = np.bincount(region, bare // size, count)
-            there = pin if pin >= 0 else int(np.argmax(holds))
-            if holds[there] >= len(large):
-                rules = self.kinds.rules_of([kind])
-                code = words.code_of(rules)
-                text += f" under {words.listed(rules)}; resources alone would do"
-                text += "" if level == CLUSTER else f" in {self.say.place(level, there)}"
-            keys = [self.problem.levels[narrow].key]
-            if level != CLUSTER:
-                keys.append(self.problem.levels[level].key)
-                if pin < 0 and count > 1:
-                    text += f"; no other {self.say.level(level)} has more"
-            shown, domain = level, best
-            if level == CLUSTER:
-                # Where the next part nearly fits, after those that fit.
-                rest = room % size
-                shown, domain = narrow, int(pairs[int(np.argmax(rest))] % low_count)
-                if rest.any():
-                    most = "" if headroom.exact(needs) else "at most "
-                    text += f"; after those {self.say.place(narrow, domain)} has most left, for "
-                    text += f"{most}{int(rest.max())} of {size}"
-            text += f" ({words.required(keys)})."
-            if closed := self.say.closed(needs, of == best):
-                at = "" if level == CLUSTER else f" in {self.say.place(level, best)}"
-                text += f" Closed{at}: {closed}."
-            reason = Reason(
-                code,
-                text,
-                level=self.problem.levels[shown].key,
-                domain=self.problem.levels[shown].values[domain],
-                asked=sum(large),
-                found=sum(large[:fitting]),
-            )
-            return Finding(reason, needs, level, pin)
-        return None
-
-
-def _required_below(part: Part) -> Iterable[Part]:
-    """The nearest parts below with a required level."""
-    for child in part.children:
-        if child.required >= 0:
-            yield child
-        else:
-            yield from _required_below(child)
+            yield from self.parts.findings(gang, headroom, tree)

@@ -31,8 +31,9 @@ from placement_service.entities.solution import Solution, TierName
 from placement_service.explain import wording as words
 from placement_service.explain.blocking_gangs import Lack, Rivals, residual_after
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Needs
-from placement_service.explain.capacity_reasons import Finding, Shortfalls
+from placement_service.explain.capacity_reasons import Shortfalls
 from placement_service.explain.extra_reasons import Extras
+from placement_service.explain.findings import Finding
 from placement_service.explain.level_reasons import LevelReasons
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.explain.protected_gangs import ProtectedGangs
