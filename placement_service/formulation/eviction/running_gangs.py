@@ -20,7 +20,8 @@ beside those that stay (`devices`), when its nodes hold more than they have or m
 one of its pods breaks a rule about other pods or ports where it is (`running_rules`), when its pods
 require reservations or want network devices, and when they use reservations of which it is not
 simply said what these hold once they have gone (`rules.reservations.take_back`), or are beside a
-reservation and hold something else than they ask for. Where extras come
+reservation and hold something else than they ask for. Where gangs are evicted, most pods on nodes
+that are only overbooked go all the same (see `overbooked_nodes`). Where extras come
 with their priority it stays, too, if it has extras and its minimum must run: that is a priority
 above all others, which its extras do not have.
 
@@ -60,6 +61,7 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.devices.wants import Want, want_of
 from placement_service.formulation.eviction.beginning_anew import may_begin_anew
+from placement_service.formulation.eviction.overbooked_nodes import without_overbooking
 from placement_service.formulation.eviction.reclaim_limits import with_reclaim_limits
 from placement_service.formulation.eviction.reclaim_ways import all_come_both_ways
 from placement_service.formulation.eviction.ruled_pods import (
@@ -112,8 +114,11 @@ def open_running_gangs(
     if policy.eviction is EvictionPolicy.NONE:
         return Prepared(snapshot)
     moves = policy.eviction is EvictionPolicy.REPACK
+    losing: frozenset[str] = frozenset()
     if moves:
         snapshot = with_all_terms(snapshot)
+    else:
+        snapshot, losing = without_overbooking(snapshot, policy)
     rights = EvictionRights(snapshot, policy, each_alone=True)
     able = frozenset(_able(snapshot, policy, rights, moves=moves)) - frozenset(closed)
     extras_first = policy.extras is ExtrasPolicy.WITH_PRIORITY
@@ -165,12 +170,13 @@ def open_running_gangs(
         and _could_give_way(gang, snapshot, rights)
     ]
     stays = frozenset(gang.name for gang in missed)
+    stays |= losing.intersection(snapshot.gangs[i].name for i in chosen)
     if not moves:
         missed += [g for g in snapshot.gangs if g.name in unsaid and part_name(g.name) in names]
     nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
     return replace(
         opened,
-        exact=opened.exact and not missed,
+        exact=opened.exact and not (missed or stays),
         missed=stays,
         mends=any(
             (g.base_gang or g.name) in grows and not keeps_its_levels(g, nodes) for g in missed
@@ -180,6 +186,7 @@ def open_running_gangs(
 
 def gangs_that_may_go(snapshot: Snapshot, policy: Policy) -> frozenset[int]:
     """The gangs that a policy which evicts opens."""
+    snapshot, _ = without_overbooking(snapshot, policy)
     rights = EvictionRights(snapshot, policy, each_alone=True)
     able = frozenset(_able(snapshot, policy, rights, moves=False))
     return able - _bases_of_others(snapshot, able)
