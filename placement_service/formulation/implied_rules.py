@@ -4,8 +4,8 @@ Pods that take a whole node share it with no other pod that asks for GPUs. That 
 ComputeDomain of their own, or avoid each other on a host, says nothing more. Without these rules
 gangs that are alike in all else are of one kind, and may be moved.
 
-Two pods may share a node if what it has is enough for both. More is left there only where pods that
-may go ask for more than is in use, and that is counted.
+Two pods may share a node if what it has is enough for both. More is there only where pods that may
+go ask for more than is in use, or than the node has, and that is counted.
 """
 
 from __future__ import annotations
@@ -91,14 +91,15 @@ class _Room:
         for _, s in _sets(snapshot):
             if s.bound_pods:
                 self._freed.add(s, (_with_most(pod, s.template) for pod in s.bound_pods))
-        #: By how much these ask for more than is in use on their node.
-        nothing = np.zeros(len(nodes), np.int64)
-        self._more = {
-            r: int((self._freed.of(r) - nodes.requested.get(r, nothing)).max(initial=0))
-            for r in self._freed.resources
-        }
+        #: By how much these ask for more than is in use on their node, or than it has.
+        self._more = {r: self._beyond(r) for r in self._freed.resources}
         self._kinds = [Node("", allocatable=kind) for kind, _ in nodes.allocatable.counts()]
         self._shared: dict[frozenset[_Requests], bool] = {}
+
+    def _beyond(self, resource: str) -> int:
+        used = self._nodes.requested.get(resource, np.zeros(len(self._nodes), np.int64))
+        counted = np.minimum(used, used + self._nodes.free(resource))
+        return int((self._freed.of(resource) - counted).max(initial=0))
 
     def shared(self, one: PodTemplate, other: PodTemplate) -> bool:
         """Whether some node has room for a pod of each."""

@@ -172,6 +172,12 @@ def test_pods_avoid_smaller_ones_with_the_same_label() -> None:
     assert left(Snapshot(NODES, (mine, small))) == [HOSTNAME, ""]
 
 
+def test_pods_that_run_where_less_is_left_than_they_hold_keep_others_away() -> None:
+    old = with_fields(running("old", "n0"), **away("a"))
+    new = asking("a", 0, labels={"app": "a"})
+    assert left(Snapshot((node("n0", gpus=3, used=4),), (old, new))) == [HOSTNAME, ""]
+
+
 def test_running_pods_of_gangs_keep_nobody_away_who_has_no_room_beside_them() -> None:
     old = with_fields(running("old", "n0"), **away("a"))
     new = asking("a", 4, labels={"app": "a"})
