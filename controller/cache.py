@@ -28,7 +28,7 @@ from controller.gang_state import (
     references,
     state_of,
 )
-from controller.other_gangs import POD_GROUPS, other_gangs
+from controller.gangs.others import POD_GROUPS, other_gangs
 from controller.watch import Sink
 from placement.kubernetes.objects import (
     CLUSTER_TOPOLOGY_BINDING,

@@ -20,7 +20,7 @@ class ClusterView:
     nodes that pods of a gang ran on and have left, or are about to leave: the last ones, at most as
     many as the gang has pods. `others` are objects of other kinds that plans depend on: queues,
     reservations, disruption budgets, gangs of other kinds. `gangs` also has the PodGangs that stand
-    for gangs of other kinds (see `other_gangs`).
+    for gangs of other kinds (see `gangs.others`).
     """
 
     revision: int

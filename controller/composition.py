@@ -27,21 +27,21 @@ from controller.advice.cycle import AdviceCycle, AdviceOptions
 from controller.advice.lifecycle import AdviceLifecycle
 from controller.advice.objects import ObjectCache
 from controller.advice.writes import guarded
-from controller.apply import Applier, KubernetesBinder
 from controller.authority import AlwaysLeader, Authority, Heartbeat
 from controller.batch import Backoff, Window
+from controller.binding.apply import Applier, KubernetesBinder
 from controller.cache import ClusterCache
 from controller.cycle import Cycle, CycleOptions, Effects
-from controller.events import Recorder
-from controller.evict import Evictions, KubernetesEvictor
-from controller.eviction_journal import Journal
+from controller.eviction.evict import Evictions, KubernetesEvictor
+from controller.eviction.journal import Journal
 from controller.inquiry import Inquiry
 from controller.lease import Elector, Timing
 from controller.metrics import Metrics
 from controller.policy import EvictionSetting, policy
 from controller.probes import Probes
-from controller.remedies import Remedies
-from controller.report import Reporter, report_eviction
+from controller.reports.events import Recorder
+from controller.reports.remedies import Remedies
+from controller.reports.report import Reporter, report_eviction
 from controller.service_client import ServiceClient
 from controller.settings import Settings
 from controller.steps import StepObserver, ignored

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from controller import notices
-from controller.apply import Outcome
 from controller.batch import Queue
+from controller.binding.apply import Outcome
 from controller.gang_state import GangState, Key, Lifecycle
-from controller.notices import Notice
+from controller.reports import notices
+from controller.reports.notices import Notice
 
 _ACTIVE = frozenset({Lifecycle.WAITING, Lifecycle.PENDING})
 

@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from controller import notices
 from controller.authority import Authority, Heartbeat
 from controller.batch import Backoff
 from controller.gang_history import GangHistory
 from controller.gang_state import Key
 from controller.metrics import Metrics
+from controller.reports import notices
 from controller.request import Query, without
 from controller.service_client import Service
 from placement import v1

@@ -24,8 +24,8 @@ from controller.gang_state import (
     node_of,
     references,
 )
-from controller.gated_gangs import Kept, opened
-from controller.other_gangs import is_plain, stands_for
+from controller.gangs.gated import Kept, opened
+from controller.gangs.others import is_plain, stands_for
 from controller.unreadable import node_closed_by
 from placement import v1
 from placement.errors import InvalidRequestError
@@ -77,7 +77,7 @@ def build_query(
     share a base with them. A pod that replaces another one prefers its node. The gangs of `also`
     have no waiting pods; the request asks how well they are placed, as far as it has room for them.
     Waiting counts to `as_of`, in seconds since the epoch. Gangs of `kept` are planned, but not
-    asked about: none of their pods can be bound yet (see `gated_gangs`).
+    asked about: none of their pods can be bound yet (see `gangs.gated`).
     """
     read = _Input.of(view, options.scheduler_name, kept)
     message = read.translated(view, as_of)

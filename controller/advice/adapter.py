@@ -8,7 +8,7 @@ from typing import Protocol
 
 from controller.advice.advice import Advice, Mark
 from controller.advice.objects import Objects
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.gang_state import Body, Key
 
 

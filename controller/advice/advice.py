@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.gang_state import Body, Key, key_of
 from placement.advice_marks import ADVICE
 from placement.kubernetes.nodes.device_annotations import ALLOCATED

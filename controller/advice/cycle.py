@@ -17,10 +17,10 @@ from controller.advice.gpu_groups import GpuGroups, noted_groups
 from controller.advice.lifecycle import AdviceLifecycle
 from controller.advice.objects import ObjectCache, Objects
 from controller.advice.request import AdviceRequest, Room, build_request
-from controller.apply import Binding
 from controller.authority import Authority, Heartbeat
+from controller.binding.apply import Binding
+from controller.binding.device_notes import DeviceNotes, Notes
 from controller.clocks import CLOCKS, Clocks
-from controller.device_notes import DeviceNotes, Notes
 from controller.gang_history import GangHistory
 from controller.gang_state import Key, key_of_resource
 from controller.inquiry import Inquiry

@@ -22,7 +22,7 @@ from controller.advice.pod_patches import (
     ungate_all,
     without_gate,
 )
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.gang_state import Body, Key
 from placement.advice_marks import GATE
 from placement.cluster import ApiError, Cluster

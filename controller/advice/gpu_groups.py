@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import uuid4
 
-from controller.device_notes import Notes
+from controller.binding.device_notes import Notes
 from controller.gang_state import Body
 from placement import v1
 from placement.kubernetes.pods.pods import KAI_GROUP

@@ -37,7 +37,7 @@ from controller.advice.pod_patches import (
     ungate_all,
     without_gate,
 )
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.gang_state import Body, Key, node_of
 from placement.advice_marks import GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cluster import MERGE_PATCH, ApiError, Cluster

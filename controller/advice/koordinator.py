@@ -19,7 +19,7 @@ from controller.advice.gated_pods import GatedPods
 from controller.advice.left_objects import delete_made_for, mark_of
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import gates, ungate
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.gang_state import Body, Key, condition_of, node_of
 from placement.advice_marks import GATE, MADE_FOR
 from placement.cluster import ApiError, Cluster

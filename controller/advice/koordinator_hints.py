@@ -15,7 +15,7 @@ from controller.advice.gated_pods import GatedPods
 from controller.advice.koordinator import SCHEDULER
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import annotate, gates, ungate
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.gang_state import node_of
 from placement.advice_marks import GATE
 from placement.kubernetes.nodes.device_annotations import ALLOCATED

@@ -29,10 +29,10 @@ from controller.advice.objects import Objects
 from controller.advice.pod_patches import annotate, gates, set_condition
 from controller.advice.rejections import Rejections
 from controller.advice.room import fingerprint, overbooked, what_pods_meet
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.clocks import CLOCKS, Clocks
-from controller.events import Recorder
 from controller.gang_state import Body, Key, node_of
+from controller.reports.events import Recorder
 from placement.advice_marks import ADVICE, GATE
 from placement.cluster import ApiError, Cluster
 from placement.kubernetes import InputError

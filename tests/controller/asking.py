@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.batch import Backoff, refreshed
 from controller.cache import ClusterCache
-from controller.gated_gangs import Kept
+from controller.gangs.gated import Kept
 from controller.request import NOTHING_KEPT, Query, QueryOptions, build_query
 from tests.controller.bodies import OURS
 from tests.kubernetes import build

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from controller.apply import Applier, BindAttempt, Binding, Result
 from controller.authority import Authority, Heartbeat
 from controller.batch import Backoff, Window
+from controller.binding.apply import Applier, BindAttempt, Binding, Result
 from controller.cache import KINDS, ClusterCache
 from controller.clocks import Clocks
 from controller.cycle import Cycle, CycleOptions, Effects
-from controller.events import Recorder
-from controller.gated_gangs import GATE
+from controller.gangs.gated import GATE
 from controller.inquiry import Inquiry
 from controller.metrics import Metrics
-from controller.report import Reporter
+from controller.reports.events import Recorder
+from controller.reports.report import Reporter
 from placement import v1
 from placement.cluster import ApiError
 from placement.errors import PlacementError

@@ -142,7 +142,7 @@ def test_a_dry_run_logs_each_plan_once(
     pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     setting = Setting(pool, binds=False)
-    caplog.set_level("INFO", "controller.dry_run")
+    caplog.set_level("INFO", "controller.binding.dry_run")
 
     def logged() -> list[str]:
         return [m for m in caplog.messages if m.startswith(("would", "no longer has"))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.apply import BindAttempt, Result
+from controller.binding.apply import BindAttempt, Result
 from placement import v1
 from placement.errors import UnavailableError
 from tests.controller.bodies import gang, pod

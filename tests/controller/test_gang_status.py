@@ -20,7 +20,7 @@ from tests.cluster.proxy import (
     count,
 )
 from tests.controller.conftest import Start
-from tests.controller.gangs import add_gang, bound_of, condition, scheduled, serve_gang
+from tests.controller.gang_facts import add_gang, bound_of, condition, scheduled, serve_gang
 
 
 def test_a_gang_that_cannot_be_read_does_not_stop_the_others(

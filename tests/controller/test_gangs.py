@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from controller.events import REQUEST
+from controller.reports.events import REQUEST
 from tests.cluster.api import NODES, POD_GANGS, PODS, Body
 from tests.cluster.build import (
     clique,
@@ -26,7 +26,7 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.controller.conftest import Start
-from tests.controller.gangs import add_gang, bound_of, condition, scheduled
+from tests.controller.gang_facts import add_gang, bound_of, condition, scheduled
 
 SEEDS = int(os.environ.get("PLACEMENT_SEEDS", "6"))
 

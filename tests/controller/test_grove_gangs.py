@@ -15,7 +15,7 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.controller.conftest import Start
-from tests.controller.gangs import add_gang, bound_of, scheduled
+from tests.controller.gang_facts import add_gang, bound_of, scheduled
 
 
 def nodes(cluster: Cluster, count: int, *, prefix: str = "n") -> None:

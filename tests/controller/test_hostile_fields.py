@@ -8,7 +8,7 @@ from tests.cluster.api import PODS
 from tests.cluster.build import node
 from tests.cluster.fixtures import Cluster
 from tests.controller.conftest import Start
-from tests.controller.gangs import add_gang, scheduled
+from tests.controller.gang_facts import add_gang, scheduled
 
 
 @pytest.mark.usefixtures("witness")

@@ -23,7 +23,7 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import STAGES, GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.controller.conftest import Start, controller
-from tests.controller.gangs import bound_of, scheduled
+from tests.controller.gang_facts import bound_of, scheduled
 from tests.controller.witness import Witness
 from tests.waiting import LONG
 

@@ -18,7 +18,7 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.controller.conftest import Start
-from tests.controller.gangs import scheduled
+from tests.controller.gang_facts import scheduled
 
 BLOCK = "network.topology.nvidia.com/block"
 NVLINK = "network.topology.nvidia.com/accelerator"

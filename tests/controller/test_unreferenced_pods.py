@@ -6,7 +6,7 @@ from tests.cluster.api import PODS, Body
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
 from tests.controller.conftest import Start
-from tests.controller.gangs import add_gang
+from tests.controller.gang_facts import add_gang
 
 
 def pod_scheduled(cluster: Cluster, name: str) -> Body:

@@ -11,7 +11,7 @@ from tests.cluster.api import NODES, POD_GANGS, PODS, Body, Resource
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
 from tests.controller.event_judge import ALL, Event, Judge, Rule
-from tests.controller.gangs import add_gang
+from tests.controller.gang_facts import add_gang
 from tests.controller.object_facts import quantity
 from tests.controller.witness import Witness
 

@@ -21,7 +21,7 @@ from tests.cluster.schedulers import (
     install_kinds,
 )
 from tests.controller.conftest import controller
-from tests.controller.gangs import scheduled
+from tests.controller.gang_facts import scheduled
 from tests.deploy.kustomization import rendered
 from tests.deploy.manifests import ACCOUNT, DEPLOY, MODES, manifests, with_component
 

@@ -56,7 +56,7 @@ def test_modules_that_the_code_speaks_of_are_there() -> None:
     assert {(path, name) for path, name in named if not _there(name)} == set()
 
 
-@pytest.mark.parametrize("root", ["placement_service", "clients/python/placement"])
+@pytest.mark.parametrize("root", ["placement_service", "clients/python/placement", "controller"])
 def test_every_folder_is_shown(root: str) -> None:
     """Those right below the root by their whole paths or without it, others without it."""
     text = (ROOT / "docs" / "architecture.md").read_text()

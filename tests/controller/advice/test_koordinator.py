@@ -12,7 +12,7 @@ from controller.advice.advice import Advice
 from controller.advice.koordinator import Koordinator, reservation
 from controller.advice.koordinator_hints import KoordinatorHints
 from controller.advice.objects import Objects
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.steps import Step
 from placement import resources as product
 from placement.advice_marks import ADVICE, GANG, GATE

@@ -11,7 +11,7 @@ import pytest
 from controller.advice.adapter import Adapter
 from controller.advice.composition import AdapterName, adapters
 from controller.advice.objects import Objects
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.gang_state import Body
 from placement.advice_marks import GATE
 from placement.cluster import ApiError

@@ -11,7 +11,7 @@ import pytest
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
 from controller.advice.room import fingerprint, overbooked
-from controller.apply import Binding
+from controller.binding.apply import Binding
 from controller.gang_state import Body
 from placement.cluster import ApiError, Cluster
 from placement.resources import NODES, PODS

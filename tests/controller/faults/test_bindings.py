@@ -23,7 +23,7 @@ from tests.cluster.proxy import (
     Refuse,
 )
 from tests.controller.conftest import Start
-from tests.controller.gangs import scheduled, serve_gang
+from tests.controller.gang_facts import scheduled, serve_gang
 
 BINDING = r"/binding$"
 

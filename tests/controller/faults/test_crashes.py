@@ -28,7 +28,7 @@ from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import FaultProxy, Refuse
 from tests.controller import crashing
 from tests.controller.event_judge import UNDER_FAULTS
-from tests.controller.gangs import bound_of, scheduled, serve_gang
+from tests.controller.gang_facts import bound_of, scheduled, serve_gang
 from tests.controller.witness import Witness
 from tests.waiting import LONG
 

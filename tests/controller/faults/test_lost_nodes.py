@@ -12,7 +12,7 @@ from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import FaultProxy, Hang
 from tests.controller.conftest import Start, controller
-from tests.controller.gangs import scheduled
+from tests.controller.gang_facts import scheduled
 
 
 def collect(cluster: Cluster) -> None:

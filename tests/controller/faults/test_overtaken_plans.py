@@ -17,7 +17,7 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.controller.conftest import controller
-from tests.controller.gangs import metric, serve_gang
+from tests.controller.gang_facts import metric, serve_gang
 from tests.waiting import LONG, wait_until
 
 

@@ -26,7 +26,7 @@ from tests.cluster.proxy import Drop, FaultProxy, Refuse, count, wait_for_hits
 from tests.controller import crashing
 from tests.controller.conftest import LEASE, Start, controller
 from tests.controller.event_judge import UNDER_FAULTS
-from tests.controller.gangs import bound_of, metric, scheduled, serve_gang
+from tests.controller.gang_facts import bound_of, metric, scheduled, serve_gang
 from tests.controller.witness import Witness
 from tests.waiting import LONG
 

@@ -21,7 +21,7 @@ from tests.cluster.kubelet import FakeKubelet
 from tests.controller import crashing
 from tests.controller.conftest import LEASE
 from tests.controller.event_judge import UNDER_FAULTS
-from tests.controller.gangs import add_gang
+from tests.controller.gang_facts import add_gang
 from tests.controller.witness import Witness
 from tests.ports import reserve
 from tests.waiting import LONG

@@ -14,7 +14,7 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.controller.conftest import Start
-from tests.controller.gangs import scheduled, serve_gang
+from tests.controller.gang_facts import scheduled, serve_gang
 from tests.ports import reserve
 from tests.waiting import LONG
 

@@ -30,7 +30,7 @@ from tests.cluster.proxy import (
 )
 from tests.controller.conftest import controller
 from tests.controller.event_judge import UNDER_FAULTS
-from tests.controller.gangs import scheduled
+from tests.controller.gang_facts import scheduled
 from tests.controller.witness import Witness
 
 

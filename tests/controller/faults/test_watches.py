@@ -19,7 +19,7 @@ from tests.cluster.proxy import (
     WatchError,
 )
 from tests.controller.conftest import Start
-from tests.controller.gangs import bound_of, serve_gang
+from tests.controller.gang_facts import bound_of, serve_gang
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from controller.apply import Binding, GangPlan
+from controller.binding.apply import Binding, GangPlan
 from controller.gang_state import Key
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.apply import Binding, GangPlan
+from controller.binding.apply import Binding, GangPlan
 from controller.cluster_view import ClusterView
 from controller.gang_state import Key, key_of_resource, node_of
 from placement import v1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.gang_state import Key, key_of_resource
-from controller.notices import Notice
+from controller.reports.notices import Notice
 from placement import v1
 from placement.errors import PlacementError
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from controller.apply import (
+from controller.binding.apply import (
     Applier,
     BindAttempt,
     Binding,

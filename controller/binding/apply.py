@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from controller.binding.device_notes import Notes
 from controller.cache import ClusterCache
 from controller.cluster_view import ClusterView
-from controller.device_notes import Notes
 from controller.gang_state import Key, is_free, key_of_resource
 from controller.steps import Step, StepObserver, ignored
 from placement import v1

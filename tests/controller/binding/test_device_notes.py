@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from controller.advice.advice import Advice, read_advice
-from controller.apply import Binding, plans
+from controller.binding.apply import Binding, plans
+from controller.binding.device_notes import DeviceNotes
 from controller.cache import ClusterCache
-from controller.device_notes import DeviceNotes
 from placement import v1
 from placement.advice_marks import ADVICE
 from placement.kubernetes.nodes.device_annotations import ALLOCATED

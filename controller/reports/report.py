@@ -24,12 +24,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from controller import notices
 from controller.cluster_view import ClusterView
-from controller.events import Recorder
-from controller.eviction_plan import EvictionPlan, Victim
+from controller.eviction.plan import EvictionPlan, Victim
 from controller.gang_state import Body, GangState, Key, Lifecycle, condition_of, is_initialized
-from controller.notices import (
+from controller.gangs.others import stands_for
+from controller.reports import notices
+from controller.reports.events import Recorder
+from controller.reports.notices import (
     EVICTING,
     NO_ANSWER,
     NO_POD_GANG,
@@ -39,7 +40,6 @@ from controller.notices import (
     WAITING_FOR_PODS,
     Notice,
 )
-from controller.other_gangs import stands_for
 from controller.steps import Step, StepObserver, ignored
 from placement import v1
 from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Cluster

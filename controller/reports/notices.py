@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.apply import Outcome
-from controller.eviction_plan import EvictionPlan
+from controller.binding.apply import Outcome
+from controller.eviction.plan import EvictionPlan
 from controller.gang_state import GangState, Key, key_of_resource
 from placement import v1
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from controller.gang_state import Body, Key, key_of, key_of_resource
-from controller.plain_gangs import plain_gangs
+from controller.gangs.plain import plain_gangs
 from placement import v1
 from placement.kubernetes import InputError, Objects, translate
 from placement.resources import (

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from controller.clocks import CLOCKS, Clocks
 from controller.cluster_view import ClusterView
-from controller.eviction_plan import EvictionPlan, Victim
+from controller.eviction.plan import EvictionPlan, Victim
 from controller.gang_state import Body, Key
 from controller.steps import Step, StepObserver, ignored
 from placement.cluster import ApiError, Cluster
@@ -53,7 +53,7 @@ class Evictor(Protocol):
 
 
 class PlanStore(Protocol):
-    """Where plans that were begun are kept (see `eviction_journal`)."""
+    """Where plans that were begun are kept (see `journal`)."""
 
     def read(self) -> tuple[EvictionPlan, ...]: ...
 

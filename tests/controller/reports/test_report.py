@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from controller.gang_state import GangState, GroupState, Lifecycle
-from controller.notices import Notice, of_half_bound, of_result, of_waiting
-from controller.report import GangStatus, patch, pod_patch, wanted_status
+from controller.reports.notices import Notice, of_half_bound, of_result, of_waiting
+from controller.reports.report import GangStatus, patch, pod_patch, wanted_status
 from placement import v1
 
 INITIALIZED = {"type": "Initialized", "status": "True", "reason": "PodGangPodsCreated"}

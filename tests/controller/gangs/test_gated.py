@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.cache import ClusterCache
-from controller.gated_gangs import GATE, GatedGangs, Kept
+from controller.gangs.gated import GATE, GatedGangs, Kept
 from tests.controller import asking
 from tests.controller.asking import ask, sent
 from tests.controller.bodies import gang, member

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.events import REQUEST, Recorder
+from controller.reports.events import REQUEST, Recorder
 from placement.cluster import ApiError
 
 GANG = {

@@ -14,7 +14,7 @@ from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.controller import crashing
 from tests.controller.conftest import Start
-from tests.controller.gangs import bound_of, scheduled
+from tests.controller.gang_facts import bound_of, scheduled
 from tests.waiting import LONG
 
 BUDGETS = Resource("policy/v1", "poddisruptionbudgets")

@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
-from controller import notices
 from controller.cluster_view import ClusterView
 from controller.gang_state import Body, GangState, Key, Lifecycle
-from controller.notices import Notice
-from controller.report import POD_MESSAGE_EVERY, Reporter
+from controller.reports import notices
+from controller.reports.notices import Notice
+from controller.reports.report import POD_MESSAGE_EVERY, Reporter
 from placement.kubernetes.objects import POD, POD_GANG
 
 #: Seconds until what could not be written is tried again ...

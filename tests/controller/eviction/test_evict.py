@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from controller.apply import Binding, GangPlan
+from controller.binding.apply import Binding, GangPlan
 from controller.cache import ClusterCache
 from controller.clocks import Clocks
-from controller.evict import Eviction, Evictions, KubernetesEvictor, with_room_taken
-from controller.eviction_plan import EvictionPlan, Victim, eviction_plans
+from controller.eviction.evict import Eviction, Evictions, KubernetesEvictor, with_room_taken
+from controller.eviction.plan import EvictionPlan, Victim, eviction_plans
 from controller.gang_state import Key
 from placement import v1
 from placement.cluster import ApiError

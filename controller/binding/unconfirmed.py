@@ -10,7 +10,7 @@ import logging
 import math
 from typing import Final, Protocol
 
-from controller.apply import BindAttempt, Binding, Result
+from controller.binding.apply import BindAttempt, Binding, Result
 from controller.cache import ClusterCache
 from controller.gang_state import Key
 from placement.cluster import ApiError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.notices import Notice
-from controller.remedies import Remedies
+from controller.reports.notices import Notice
+from controller.reports.remedies import Remedies
 from placement import v1
 from placement.errors import UnavailableError
 

@@ -1,0 +1,1 @@
+"""Gangs that are no PodGang, and those whose pods are still gated."""
