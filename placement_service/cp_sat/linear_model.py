@@ -28,6 +28,7 @@ from placement_service.cp_sat.linear_program import (
     time_limit,
     values_of,
 )
+from placement_service.cp_sat.tightening import tightened
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.tiers.goal import Terms
 
@@ -206,7 +207,7 @@ class LinearModel:
     def ask_relaxed(self, terms: Terms[int], *, maximize: bool, seconds: float) -> Question:
         """The same as a question about the model as it is now."""
         measure, sign = _measure(terms), 1 if maximize else -1
-        program = self._program(terms, sign, measure)
+        program = tightened(self._program(terms, sign, measure))
         proto = program.proto(whole=False)
         parameters = mathopt.SolveParameters(time_limit=time_limit(seconds))
 

@@ -151,8 +151,9 @@ class VictimModel(LinearModel):
         domains.post()
         self._rest()
         self._domains = domains
-        self._unspared = self.mark()
-        self.spare(sharp=sharp)
+        self._simple = self.mark()
+        if sharp:
+            self.sharpen()
         self.until = math.inf
 
     def sharpened(self, *, until: float = math.inf) -> VictimModel:
@@ -160,9 +161,9 @@ class VictimModel(LinearModel):
         Raises OutOfTime as that does.
         """
         other = self.copy()
-        other.undo(self._unspared)
+        other.undo(self._simple)
         other.until = until
-        other.spare(sharp=True)
+        other.sharpen()
         other.until = math.inf
         return other
 
@@ -303,13 +304,12 @@ class VictimModel(LinearModel):
                 self.row([*((self.load[a, j], 1.0) for a in crowd), (v, units / each)], most=count)
                 self._taken[g].append(Taken(j, crowd, count, each))
 
-    def spare(self, *, sharp: bool) -> None:
-        """What running gangs can spare of what each level brings."""
+    def sharpen(self) -> None:
+        """What each level brings, and what running gangs can spare of it."""
         domains = self._domains
         lone = domains.lone(self.parts, (*self.waiting, *self.running), self.placed_again)
         levels = LevelLoads(self, self.load, domains.inside, lone)
-        if sharp:
-            levels.add(self.parts, self.here, domains.number)
+        levels.add(self.parts, self.here, domains.number)
         rows = SpareRows(self, self.load, levels, domains.of_classes)
         for gang in self.running:
             coming = 0 if self.moves else sum(gang.demands[d].count for d in new_demands(gang))

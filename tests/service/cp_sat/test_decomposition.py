@@ -100,14 +100,15 @@ def random_model(seed: int) -> tuple[LinearModel, Terms[int], list[int]]:
     """Regions of a few variables, rows in them and across, and some variables of no region."""
     rng = random.Random(seed)
     model = LinearModel()
-    region = [rng.choice((NONE, 0, 0, 1, 1, 2)) for _ in range(rng.randint(4, 9))]
+    region = [rng.choice((NONE, 0, 0, 1, 1, 2)) for _ in range(rng.randint(6, 16))]
     variables = [model.variable(rng.randint(1, 3)) for _ in region]
     for _ in range(rng.randint(2, 8)):
-        some = rng.sample(variables, rng.randint(1, min(4, len(variables))))
-        terms = [(v, float(rng.randint(-3, 6))) for v in some]
-        full = sum(max(w, 0) for _, w in terms)
+        among = rng.choice((None, 0, 0, 1, 1, 2, 2))
+        mine = [v for v, r in zip(variables, region, strict=True) if among in (None, r)]
+        terms = [(v, float(rng.choice((-2, 3, 5, 6, 7, 9)))) for v in mine[: rng.randint(1, 6)]]
+        full = sum(max(w, 0) * model.most(v) for v, w in terms)
         least = -5.0 if rng.random() < 0.3 else float("-inf")
-        model.row(terms, least=least, most=rng.randint(0, int(full) + 1))
+        model.row(terms, least=least, most=int(full * rng.uniform(0.2, 0.7)))
     return model, [(v, 10 * rng.randint(-3, 9)) for v in variables], region
 
 

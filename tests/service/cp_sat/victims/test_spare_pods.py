@@ -36,15 +36,20 @@ def full(*names: str) -> tuple[Node, ...]:
 
 
 def test_a_gang_that_stays_gives_up_whole_nodes() -> None:
-    """It can spare three pods of its six, so of three nodes with two each it gives up one."""
-    names = "a0", "a1", "a2"
-    old = running("old", *(n for n in names for _ in range(2)), gpus=4, minimum=3)
-    assert most_that_stay(full(*names), old, new(2), sharp=False) == 50
+    """It can spare three pods of its four, so of two nodes with two each it gives up one."""
+    gangs = (
+        running("x", "a0", "a0", "a1", "a1", gpus=4, minimum=1),
+        running("y", "a2", "a2", gpus=4, minimum=1),
+        new(2),
+    )
+    nodes = full("a0", "a1", "a2")
+    assert most_that_stay(nodes, *gangs, sharp=False) == 200
+    assert most_that_stay(nodes, *gangs, sharp=True) == 100
 
 
 def test_a_gang_that_stays_gives_up_no_node_with_more_than_it_can_spare() -> None:
-    old = running("old", "a0", "a0", "a1", "a1", gpus=4, minimum=3)
-    assert most_that_stay(full("a0", "a1"), old, new(1), sharp=False) == 50
+    gangs = (running(n, n, n, gpus=4, minimum=1) for n in ("a0", "a1"))
+    assert most_that_stay(full("a0", "a1"), *gangs, new(1), sharp=True) == 100
 
 
 def test_a_part_that_is_in_a_domain_by_half_takes_half_of_each_node_there() -> None:

@@ -1,0 +1,114 @@
+"""Tighter linear programs: no whole solution is lost, and what they say is less."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_service.cp_sat.linear_model import LinearModel
+from placement_service.cp_sat.linear_program import LinearProgram, Matrix
+from placement_service.cp_sat.tightening import tightened
+
+#: Weights of variables by their number, and the least and the most of the sum.
+Row = tuple[dict[int, float], float, float]
+
+
+def program(most: Sequence[float], *rows: Row, whole: Sequence[bool] = ()) -> LinearProgram:
+    entries = [(r, v, w) for r, (weights, _, _) in enumerate(rows) for v, w in weights.items()]
+    return LinearProgram(
+        np.ones(len(most)),
+        Matrix.of(entries),
+        np.array([least for _, least, _ in rows]),
+        np.array([above for _, _, above in rows]),
+        np.array(most, dtype=np.float64),
+        np.array(whole or [True] * len(most), dtype=np.bool_),
+    )
+
+
+def weights(of: LinearProgram) -> list[list[float]]:
+    table = np.zeros((len(of.row_most), len(of.goal)))
+    table[of.matrix.rows, of.matrix.columns] = of.matrix.weights
+    found: list[list[float]] = table.tolist()
+    return found
+
+
+def holds(of: LinearProgram, values: Sequence[float]) -> bool:
+    x = np.array(values, dtype=np.float64)
+    sums = np.array(weights(of)) @ x
+    inside = (x <= of.most + 1e-9).all() and (sums <= of.row_most + 1e-9).all()
+    return bool(inside and (sums >= of.row_least - 1e-9).all())
+
+
+def test_a_whole_variable_ends_at_a_whole_number() -> None:
+    found = tightened(program([9, 9], ({0: 2, 1: 2}, -math.inf, 5), whole=[True, False]))
+    assert found.most.tolist() == [2, 2.5]
+
+
+def test_what_others_need_is_not_left_to_a_variable() -> None:
+    rows: list[Row] = [({0: 1, 1: 1}, -math.inf, 4), ({1: 1}, 3, math.inf)]
+    assert tightened(program([4, 4], *rows)).most.tolist() == [1, 4]
+
+
+def test_bounds_follow_from_bounds() -> None:
+    rows: list[Row] = [({0: 1}, -math.inf, 0.5), ({1: 1, 0: -3}, -math.inf, 0)]
+    assert tightened(program([1, 3], *rows)).most.tolist() == [0, 0]
+
+
+def test_weights_say_no_more_than_they_must() -> None:
+    # A node of 8 with 7 in use: who comes needs all of it.
+    found = tightened(program([1, 7], ({0: 8, 1: 1}, -math.inf, 8)))
+    assert weights(found) == [[7, 1]]
+    assert found.row_most.tolist() == [7]
+
+
+def test_weights_of_rows_from_below_change_too() -> None:
+    found = tightened(program([1, 7], ({0: 5, 1: 1}, 3, math.inf)))
+    assert weights(found) == [[3, 1]]
+    assert found.row_least.tolist() == [3]
+
+
+def test_weights_of_parts_of_variables_stay() -> None:
+    found = tightened(program([1, 7], ({0: 8, 1: 1}, -math.inf, 8), whole=[False, True]))
+    assert weights(found) == [[8, 1]]
+
+
+def test_weights_of_rows_with_two_sides_stay() -> None:
+    found = tightened(program([1, 7], ({0: 8, 1: 1}, 1, 8)))
+    assert weights(found) == [[8, 1]]
+
+
+def test_what_has_no_whole_solution_stays() -> None:
+    one = program([1], ({0: 2}, 1, 1))
+    assert tightened(one) is one
+
+
+NUMBERS = st.integers(-4, 4)
+ROWS = st.tuples(
+    st.dictionaries(st.integers(0, 3), NUMBERS.filter(bool).map(float), min_size=1),
+    st.one_of(NUMBERS.map(float), st.just(-math.inf)),
+    st.one_of(st.integers(0, 8).map(float), st.just(math.inf)),
+)
+
+
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=4), st.lists(ROWS, min_size=1, max_size=5))
+def test_no_whole_solution_is_lost(most: list[int], rows: list[Row]) -> None:
+    old = program(most, *rows)
+    new = tightened(old)
+    for values in itertools.product(*(range(n + 1) for n in most)):
+        assert not holds(old, values) or holds(new, values)
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_a_relaxed_model_knows_what_follows_from_whole_numbers(maximize: bool) -> None:
+    model = LinearModel()
+    load, kept = model.variable(1), model.variable(7)
+    model.row([(load, 8), (kept, 1)], most=8)
+    model.row([(kept, 2)], least=3, most=13)
+    found = model.relaxed([(load, 7), (kept, 1)], maximize=maximize, seconds=10)
+    assert found.bound == (6 if maximize else 2)
