@@ -28,6 +28,7 @@ from placement_service.cp_sat.linear_program import (
     time_limit,
     values_of,
 )
+from placement_service.cp_sat.probing import impossible
 from placement_service.cp_sat.tightening import tightened
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.tiers.goal import Terms
@@ -172,7 +173,12 @@ class LinearModel:
         scale = max([abs(w) for _, w in terms], default=1.0) or 1.0
         self._row_least.append(least / scale)
         self._row_most.append(most / scale)
-        self._entries += [(number, v, w / scale) for v, w in terms]
+        self._entries += [(number, v, w / scale) for v, w in terms if w]
+
+    def exclude(self, variables: Sequence[int]) -> None:
+        """Makes those of some variables 0 for good that cannot be 1."""
+        for v in impossible(self._program([], 1, 1), np.array(variables, dtype=np.int64)):
+            self._most[v] = 0.0
 
     def mark(self) -> tuple[int, int, int]:
         """The present state, for `undo`."""

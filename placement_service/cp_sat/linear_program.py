@@ -35,7 +35,9 @@ _RETURNED = model_parameters_pb2.ModelSolveParametersProto(
 
 
 class Matrix(NamedTuple):
-    """Entries of rows: of each its row, its variable and its weight, sorted by row and variable."""
+    """Entries of rows: of each its row, its variable and its weight, which is not 0, sorted by row
+    and variable.
+    """
 
     rows: Ints
     columns: Ints
@@ -49,7 +51,7 @@ class Matrix(NamedTuple):
         order = np.lexsort((columns, rows))
         return Matrix(rows[order], columns[order], weights[order])
 
-    def some(self, entries: slice | Bools) -> Matrix:
+    def some(self, entries: slice | Bools | Ints) -> Matrix:
         return Matrix(self.rows[entries], self.columns[entries], self.weights[entries])
 
     def joined(self, entries: Sequence[tuple[int, int, float]]) -> Matrix:

@@ -10,6 +10,8 @@ is at its bound, a smaller weight says the same of whole numbers and more of oth
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from placement_service.cp_sat.linear_program import LinearProgram
@@ -23,35 +25,54 @@ LEAST_CHANGE = 1e-3
 ROUNDS = 10
 
 
+class Bounds(NamedTuple):
+    """The least and the most of each variable [V]."""
+
+    least: Floats
+    most: Floats
+
+
 def tightened(program: LinearProgram) -> LinearProgram:
     """The program with tighter bounds and weights; the same where it has no whole solution."""
-    bounds = _bounds(program)
+    bounds = bounds_of(program)
     return program if bounds is None else _with_smaller_weights(program, *bounds)
 
 
-def _bounds(program: LinearProgram) -> tuple[Floats, Floats] | None:
-    """The least and the most of each variable [V]; None where some has none."""
-    rows, columns, weights = program.matrix.some(program.matrix.weights != 0)
-    least: Floats = np.zeros(len(program.goal))
-    most: Floats = program.most.astype(np.float64)
+def bounds_of(program: LinearProgram) -> Bounds | None:
+    """The bounds that follow from all rows; None where there is no whole solution."""
+    bounds = Bounds(np.zeros(len(program.goal)), program.most.astype(np.float64))
+    every = np.arange(len(program.matrix.rows))
     for _ in range(ROUNDS):
-        low, high = _each(weights, columns, least, most)
-        # What a row leaves when all its other variables take as little, or as much, as they can.
-        above = program.row_most[rows] - (_sums(rows, low, program)[rows] - low)
-        below = program.row_least[rows] - (_sums(rows, high, program)[rows] - high)
-        up, down = np.where(weights > 0, (above, below), (below, above)) / weights
-        new_most, new_least = most.copy(), least.copy()
-        np.minimum.at(new_most, columns, up)
-        np.maximum.at(new_least, columns, down)
-        new_most = np.where(program.whole, np.floor(new_most + TINY), new_most)
-        new_least = np.where(program.whole, np.ceil(new_least - TINY), new_least)
-        falls, rises = new_most < most - LEAST_CHANGE, new_least > least + LEAST_CHANGE
-        most, least = np.where(falls, new_most, most), np.where(rises, new_least, least)
-        if (least > most + TINY).any():
+        changed = follow(program, bounds, every)
+        if (bounds.least[changed] > bounds.most[changed] + TINY).any():
             return None
-        if not (falls.any() or rises.any()):
+        if not len(changed):
             break
-    return least, most
+    return bounds
+
+
+def follow(program: LinearProgram, bounds: Bounds, entries: Ints) -> Ints:
+    """Bring bounds to what some entries, of whole rows, leave to their variables; which of these
+    changed.
+    """
+    least, most = bounds
+    rows, columns, weights = program.matrix.some(entries)
+    low, high = each(weights, columns, least, most)
+    # What a row leaves when all its other variables take as little, or as much, as they can.
+    above = program.row_most[rows] - (sums(rows, low, program)[rows] - low)
+    below = program.row_least[rows] - (sums(rows, high, program)[rows] - high)
+    up, down = np.where(weights > 0, (above, below), (below, above)) / weights
+    new_most, new_least = most.copy(), least.copy()
+    np.minimum.at(new_most, columns, up)
+    np.maximum.at(new_least, columns, down)
+    mine = np.unique(columns)
+    up, down, whole = new_most[mine], new_least[mine], program.whole[mine]
+    up = np.where(whole, np.floor(up + TINY), up)
+    down = np.where(whole, np.ceil(down - TINY), down)
+    falls, rises = up < most[mine] - LEAST_CHANGE, down > least[mine] + LEAST_CHANGE
+    most[mine[falls]], least[mine[rises]] = up[falls], down[rises]
+    changed: Ints = mine[falls | rises]
+    return changed
 
 
 def _with_smaller_weights(program: LinearProgram, least: Floats, most: Floats) -> LinearProgram:
@@ -68,15 +89,15 @@ def _with_smaller_weights(program: LinearProgram, least: Floats, most: Floats) -
     sign = np.where(upper & ~lower, 1.0, np.where(lower & ~upper, -1.0, 0.0))
     room = np.where(sign > 0, program.row_most, np.where(sign < 0, -program.row_least, 0.0))
     mine = sign[rows] * weights
-    _, high = _each(mine, columns, least, most)
-    says = (_sums(rows, high, program) - room)[rows]
+    _, high = each(mine, columns, least, most)
+    says = (sums(rows, high, program) - room)[rows]
     free = program.whole[columns] & (most - least > TINY)[columns]
     large: Bools = free & (sign[rows] != 0) & (says > TINY) & (np.abs(mine) > says + TINY)
     cut = np.where(large, np.abs(mine) - says, 0.0)
     mine = mine - np.sign(mine) * cut
     # At its bound a variable takes as much less as there is less room.
     at = np.where(mine > 0, most[columns], -least[columns])
-    room = room - _sums(rows, cut * at, program)
+    room = room - sums(rows, cut * at, program)
     return program._replace(
         matrix=program.matrix._replace(weights=np.where(large, sign[rows] * mine, weights)),
         row_most=np.where(sign > 0, room, program.row_most),
@@ -85,12 +106,12 @@ def _with_smaller_weights(program: LinearProgram, least: Floats, most: Floats) -
     )
 
 
-def _each(weights: Floats, columns: Ints, least: Floats, most: Floats) -> tuple[Floats, Floats]:
+def each(weights: Floats, columns: Ints, least: Floats, most: Floats) -> tuple[Floats, Floats]:
     """The least and the most that each entry adds to its row."""
     some, others = weights * least[columns], weights * most[columns]
     return np.minimum(some, others), np.maximum(some, others)
 
 
-def _sums(rows: Ints, entries: Floats, program: LinearProgram) -> Floats:
+def sums(rows: Ints, entries: Floats, program: LinearProgram) -> Floats:
     """What the entries of each row add up to [R]."""
     return np.bincount(rows, entries, len(program.row_most)).astype(np.float64)

@@ -317,6 +317,7 @@ class VictimModel(LinearModel):
             # Where nothing can be spared, the rows of each node say so.
             if spare > 0 and self._taken[gang.index]:
                 rows.add(SparingGang(spare, self.placed[gang.index], self._taken[gang.index]))
+        self.exclude([*self.here.values()])
 
     # --- all the rest -----------------------------------------------------------
 
