@@ -1,8 +1,8 @@
 """Which whole variables of a linear program have to be 0 (Savelsbergh, "Preprocessing and probing
 techniques for mixed integer programming problems", 1994).
 
-A variable is set to 1, and what follows from row to row is looked at until there is a contradiction
-or nothing more follows.
+A variable is set to 1 at least, and what follows from row to row is looked at until there is a
+contradiction or nothing more follows.
 """
 
 from __future__ import annotations
@@ -10,14 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement_service.cp_sat.linear_program import LinearProgram
-from placement_service.cp_sat.tightening import (
-    TINY,
-    Bounds,
-    bounds_of,
-    each,
-    follow,
-    sums,
-)
+from placement_service.cp_sat.tightening import TINY, Bounds, bounds_of, each, follow, sums
 from placement_service.formulation.arrays import Ints
 
 #: So many variables are looked at, and so far what follows from each.
@@ -27,14 +20,15 @@ STEPS = 8
 
 def impossible(program: LinearProgram, variables: Ints) -> list[int]:
     """Those of some whole variables that cannot be 1, as far as that is seen. Few of them may be 1
-    together, such as the domains of one part. Only those are looked at with which some row leaves
+    together, such as the domains of one part. Only those are probed with which some row leaves
     no choice: of others hardly anything follows.
     """
     bounds = bounds_of(program)
     if bounds is None:
         return []
+    found: list[int] = variables[bounds.most[variables] < 1].tolist()
     probing = _Probing(program, bounds, variables)
-    return [v for v in probing.decisive()[:MOST].tolist() if not probing.may_be_1(v)]
+    return found + [v for v in probing.decisive()[:MOST].tolist() if not probing.may_be_1(v)]
 
 
 class _Probing:

@@ -1,4 +1,4 @@
-"""Tighter linear programs: no whole solution is lost, and what they say is less."""
+"""Tighter linear programs: no whole solution is lost, and less is left of others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from placement_service.cp_sat.linear_model import LinearModel
 from placement_service.cp_sat.linear_program import LinearProgram, Matrix
+from placement_service.cp_sat.probing import impossible
 from placement_service.cp_sat.tightening import tightened
 
 #: Weights of variables by their number, and the least and the most of the sum.
@@ -112,3 +113,37 @@ def test_a_relaxed_model_knows_what_follows_from_whole_numbers(maximize: bool) -
     model.row([(kept, 2)], least=3, most=13)
     found = model.relaxed([(load, 7), (kept, 1)], maximize=maximize, seconds=10)
     assert found.bound == (6 if maximize else 2)
+
+
+#: A part needs both nodes of a domain, and a gang that stays keeps two of its four pods, which are
+#: on these nodes by twos.
+NODES: list[Row] = [
+    ({1: 1, 2: 1, 0: -2}, 0, math.inf),
+    ({1: 2, 3: 1}, -math.inf, 2),
+    ({2: 2, 4: 1}, -math.inf, 2),
+]
+
+
+@pytest.mark.parametrize(("kept", "found"), [(0, []), (1, [0])])
+def test_what_follows_may_not_be_possible(kept: int, found: list[int]) -> None:
+    rows = [*NODES, ({3: 1.0, 4: 1.0}, kept, math.inf)]
+    assert impossible(program([1, 1, 1, 2, 2], *rows), np.array([0])) == found
+
+
+def test_what_leaves_a_choice_is_not_looked_at() -> None:
+    """With a third node there is a way."""
+    rows: list[Row] = [({1: 1, 2: 1, 5: 1, 0: -2}, 0, math.inf), *NODES[1:]]
+    rows.append(({3: 1, 4: 1}, 1, math.inf))
+    assert not impossible(program([1, 1, 1, 2, 2, 1], *rows), np.array([0]))
+
+
+def test_what_has_no_whole_solution_says_nothing_of_a_variable() -> None:
+    assert not impossible(program([1], ({0: 2}, 1, 1)), np.array([0]))
+
+
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=4), st.lists(ROWS, min_size=1, max_size=5))
+def test_no_whole_solution_has_what_is_not_possible(most: list[int], rows: list[Row]) -> None:
+    one = program(most, *rows)
+    for v in impossible(one, np.arange(4)):
+        for values in itertools.product(*(range(n + 1) for n in most)):
+            assert not values[v] or not holds(one, values)

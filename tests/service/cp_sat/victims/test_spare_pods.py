@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.request import Node, PodGang, Snapshot
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem
 from tests.service.evictions import PREEMPT, new, running
@@ -70,6 +73,18 @@ def test_a_gang_spares_nothing_in_a_domain_where_no_part_is() -> None:
     nodes = full("a0", "a1", "b0", "b1")
     assert most_that_stay(nodes, *gangs, sharp=False) == 200
     assert most_that_stay(nodes, *gangs, sharp=True) == 100
+
+
+@pytest.mark.parametrize(("least", "racks"), [(3, [1]), (0, [0, 1])])
+def test_no_part_is_where_a_gang_that_stays_cannot_spare_all_nodes(
+    least: int, racks: list[int]
+) -> None:
+    """Either of its nodes, but not both."""
+    nodes = (*full("a0", "a1"), node("b0", rack="b"), node("b1", rack="b"))
+    old = running("old", *("a0", "a1") * 2, "c0", minimum=least)
+    problem = formulated((*nodes, *full("c0")), old, new(2, "rack"))
+    model = VictimModel(problem, [GangIdx(0)], sharp=True)
+    assert [d for (_, d), v in model.here.items() if model.most(v)] == racks
 
 
 def test_a_model_is_sharpened_as_if_it_were_made_so() -> None:
