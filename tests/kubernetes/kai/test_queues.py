@@ -11,6 +11,7 @@ from tests.kubernetes.build import (
     kai_queue,
     node,
     pod,
+    problems,
     queues,
     said,
     translated,
@@ -28,6 +29,20 @@ def test_a_quota_that_is_not_given_is_zero_and_one_without_end_holds_all() -> No
     assert dict(found["q"].guaranteed) == {"gpus": UNLIMITED, "memory": 2_000_000}
     assert dict(found["q"].limit) == {"memory": 3_000_000}
     assert dict(found["r"].guaranteed) == {"gpus": 0, "cpu": 0, "memory": 0}
+
+
+def test_a_limit_of_more_digits_than_floats_have_limits_nothing() -> None:
+    found = queues(kai_queue("q", quota=10**400, limit=10**400))["q"]
+    assert dict(found.limit) == dict(gpus=UNLIMITED)
+    assert found.guaranteed["gpus"] == UNLIMITED
+
+
+def test_a_label_that_names_no_queue_is_a_problem_of_its_gang() -> None:
+    waiting = gang(podgroups=[group("w", "a")])
+    named = pod("a", labels={"kai.scheduler/queue": "team a"})
+    assert problems(kai_queue("q"), node("n1"), named, waiting) == [
+        ("PodGang ml/g", "", "'team a' is no name of a queue")
+    ]
 
 
 @pytest.mark.parametrize(("queue", "warned"), [("org", 1), ("leaf", 0)])

@@ -19,6 +19,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from placement import v1
 from placement.kubernetes.gangs import BASE_POD_GANG, Gang, Group, Key
 from placement.kubernetes.koordinator.reservations import Reservations
+from placement.kubernetes.objects import is_part_name
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.pods.podspec import resources_message
 from placement.kubernetes.pods.preemption import KAI_LABEL, KAI_WORDS, says_preemptible
@@ -88,6 +89,8 @@ class GangMessages:
         started, unread = _started(gang, members)
         warnings += unread
         queue, several = self._queue(gang, labels, members, warnings)
+        if queue and not is_part_name(queue):
+            problems.append(gang.object.problem("", f"{queue[:60]!r} is no name of a queue"))
         message = v1.PodGang(
             name=gang.resource_name,
             priority=priority,

@@ -63,7 +63,8 @@ def _amount(at: At, scale: int) -> int | None:
     value = at.value
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or (isinstance(value, float) and not math.isfinite(value)):
         at.must_be("a number")
         return None
     if value == _NO_LIMIT:
