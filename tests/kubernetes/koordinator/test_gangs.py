@@ -74,6 +74,17 @@ def groups(sent: v1.PodGang) -> dict[str, tuple[int, int]]:
     return {g.name: (g.min_replicas, sum(len(s.pods) for s in g.pod_sets)) for g in sent.groups}
 
 
+def test_an_annotation_that_names_no_gang_is_a_problem() -> None:
+    assert problems(node("n1"), annotated("a", "2026-01-01T00:00:00Z")) == [
+        (
+            "Pod ml/a",
+            f"metadata.annotations[{GANG}name]",
+            "'2026-01-01T00:00:00Z' is not a Kubernetes name (lower-case letters, digits, '-' and"
+            " '.')",
+        )
+    ]
+
+
 def test_pods_are_of_the_pod_group_that_their_label_names() -> None:
     sent = only_gang(node(), pod_group("g", 2), *(member(n, "g") for n in "abc"))
     assert (sent.name, groups(sent)) == ("namespaces/ml/podgangs/g", {"g": (2, 3)})

@@ -23,7 +23,7 @@ from typing import Any, Final
 from placement import v1
 from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.nodes.label_paths import EITHER, HOSTNAME, LabelPaths
-from placement.kubernetes.objects import POD_GANG, Object
+from placement.kubernetes.objects import POD_GANG, Object, is_part_name, not_a_name
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.values.reading import At, Findings
@@ -183,6 +183,8 @@ def _part_of_pods(
         warnings.append(unlike.object.problem(f"metadata.annotations[{note}]", text))
     findings: Findings = {}
     notes = At(first.body, findings).get("metadata").get("annotations")
+    if not is_part_name(key[1]):
+        notes.problem_under(GANG_NAME, not_a_name(key[1]))
     text = pods[0].annotations.get(_MINIMUM, "")
     minimum = 1
     if text.isascii() and text.isdecimal() and len(text) < 10:
