@@ -135,11 +135,17 @@ def _nests_too_deeply(text: str) -> bool:
     if brackets < _DEEPEST and not _DEEP_BLOCKS.search(text):
         return False
     depth = 0
-    for event in yaml.parse(text, Loader=_BASE):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            return True
+    try:
+        for event in yaml.parse(text, Loader=_BASE):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                return True
+    except yaml.MarkedYAMLError as error:
+        # Newer parsers have a limit of their own.
+        if "nesting depth" not in (error.problem or ""):
+            raise
+        return True
     return False
 
 
