@@ -160,6 +160,8 @@ class _Formulation:
                 if self.draft.eligible[c, n] and self._may_use(c, reservation)
             )
             groups.setdefault(able, []).append(reservation)
+        if not beyond and self._are_everybodys(n, here, groups):
+            return
         held = self._held(n, groups)
         overfull = self._is_overfull(n, held)
         if (self.loses or overfull) and (self.draft.loose or self._choose(n, groups)):
@@ -179,6 +181,23 @@ class _Formulation:
         self.draft.is_exact = self.draft.is_exact and not self.loses
         held = [*held, Held(frozenset(), beyond)] if beyond else held
         self.columns.hold(n, self.nodes[n], held)
+
+    def _are_everybodys(self, n: int, reservations: Sequence[Reservation], groups: _Groups) -> bool:
+        """Whether all pods that take some of what is held may use all of it: none is kept out."""
+        if len(groups) != 1 or any(r.restricted or names_pods(r) for r in reservations):
+            return False
+        (owners,) = groups
+        held = [Held(owners, dict(r.held)) for r in reservations]
+        if owners & self.slots.keys() or self._is_overfull(n, held):
+            return False
+        resources = {r for h in held for r in h.amounts}
+        # Those that require a reservation, and own none here, do not come.
+        welcome = owners | self.ignoring | self.slots.keys()
+        return all(
+            c in welcome or not any(t.requests.get(r) for r in resources)
+            for c, t in enumerate(self.templates)
+            if self.draft.eligible[c, n]
+        )
 
     def _beyond(self, n: int, reservations: Sequence[Reservation]) -> dict[str, int]:
         """What is held in all of resources of which the node has less. Nobody gets any of these: an

@@ -428,3 +428,13 @@ class TestReasons:
         scenario = scenario.hold("theirs", "x2", 8, "else")
         reasons = self.all_of(scenario.gang("a", Group("own", pods=2, gpus=8)))
         assert not any("mine" in reason.message for reason in reasons)
+
+
+def test_what_all_may_use_keeps_nobody_out() -> None:
+    """More kinds of owners than are told apart, of which the reservation serves one."""
+    scenario = Scenario("x1=55").hold("held", "x1", 55, "own", allocate_once=True)
+    for gpus in range(1, 11):
+        scenario = scenario.gang(f"a{gpus}", Group("own", pods=1, gpus=gpus))
+    snapshot, policy = scenario.snapshot(), scenario.policy
+    assert formulate(snapshot, policy).exact
+    assert solve(snapshot, policy)[-1].tiers[0].value == 55

@@ -263,7 +263,7 @@ class TestBoundsWhereRoomIsLeftOut:
         scenario = Scenario("x1=8").hold("held", "x1", 4, "own").gang("b", pods=1, gpus=6)
         assert self.bound(scenario.gang("a", Group("own", pods=1, gpus=5))) == 6
 
-    @pytest.mark.parametrize("number", [25, 29, 40, 67, 156, 508, 519, 718])
+    @pytest.mark.parametrize("number", [25, 29, 40, 156, 519, 718])
     def test_none_is_false(self, number: int) -> None:
         """Random questions of which room is left out."""
         drawn = draw(0, number)
