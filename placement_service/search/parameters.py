@@ -125,6 +125,9 @@ class SearchParameters:
     #: How many times as long as its linear program a model may take in whole numbers before its
     #: solver looks at the clock.
     victim_root: float = 5.0
+    #: How many times as long as its linear program has to be left for whole numbers beside
+    #: neighbourhoods.
+    victim_beside: float = 2.5
     #: Cores of the victim model: the domains of each part at first, and at most; how many times the
     #: room that units need is open; how many units of the next goal a unit counts; the seconds for
     #: each core, by its domains.

@@ -127,7 +127,9 @@ class Descent:
             if not self._is_reached(self.held):
                 if self.sharp and self._learns and not self.says_more:
                     # The other model, which is much smaller, says as much.
-                    if self._relaxed.get(self.held) is not None:
+                    if self._relaxed.get(self.held) is None:
+                        return
+                    if not (self._beside and self._solves_beside(self._beside)):
                         self._improve_at_length()
                     return
                 if until:
@@ -153,7 +155,8 @@ class Descent:
         # time than neighbourhoods. Pods that move have none.
         near = self.model.moves
         if not ((near or self._solves) and self._solve(brief, near=near)):
-            self._improve_at_length()
+            if not self._solves_beside(self):
+                self._improve_at_length()
             if self._is_reached(self.held):
                 return True
             if not self._solve(share):
@@ -337,6 +340,33 @@ class Descent:
             if state.left <= 0:
                 break
         return False
+
+    def _solves_beside(self, other: Descent) -> bool:
+        """Settles the next goal by the model of this or the other descent in whole numbers, and
+        improves the plan until that is done; false where it does not: mostly it ends in time where
+        the linear program was solved soon.
+        """
+        state, k, model = self.state, self.held, other.model
+        least = state.parameters.victim_beside * model.relaxing_seconds
+        able = self.sharp and other.held == k and self._threads.idle > 1 and self._improves()
+        if not able or state.problem.policy.deterministic or state.left < least:
+            return False
+        question = model.ask_whole(
+            other._terms[k] or [],
+            maximize=not self.goals[k].tier.minimize,
+            # Solvers look at the clock late.
+            seconds=state.left - 2 * state.parameters.victim_end,
+            beyond=state.worth.enough[k],
+        )
+        solving = self._threads.begin(question)
+        self._improve(1.0, solving)
+        found = solving.result()
+        if found.values is not None and not self._is_reached(k):
+            aim(state, model, found.values)
+        if found.bound is not None:
+            # Where nothing is better than the plan was, none was found since.
+            self._learn(k, found.bound)
+        return True
 
     def _ends_in_time(self) -> bool:
         """Whether there is time for whole numbers: a large model takes some however little it may.

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from placement_service.cp_sat.linear_model import Question, Solved
@@ -229,7 +230,9 @@ def test_neighbourhoods_have_the_time_that_whole_numbers_could_not_use(
     monkeypatch: pytest.MonkeyPatch, root: float
 ) -> None:
     state = the_larger_one_goes()
-    state.parameters = replace(PARAMETERS, victim_variables=0, victim_root=root)
+    state.parameters = replace(
+        PARAMETERS, victim_variables=0, victim_root=root, victim_beside=LONG * 1e9
+    )
     shares: list[float] = []
     # The first is that of a patient model.
     monkeypatch.setattr(descent, "improve", lambda *asked: shares.append(asked[4]))
@@ -280,7 +283,9 @@ def two_wait() -> State:
 def test_the_sharp_linear_program_is_solved_beside_the_simple_model(
     two_wait: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neighbourhoods of the simple model go on until then, and then those of both."""
+    """Neighbourhoods of the simple model go on until then, and then those of both, until whole
+    numbers are settled.
+    """
     begun: list[VictimModel] = []
     asked: list[VictimModel] = []
     improved: list[tuple[int, bool]] = []
@@ -313,11 +318,76 @@ def test_the_sharp_linear_program_is_solved_beside_the_simple_model(
     monkeypatch.setattr(stage, "spare_victims", lambda builder, plan, until: plan)
     settle_victims(two_wait)
     sharp = begun[0]
-    assert improved[:2] == [(1, True), (2, False)]
+    assert improved[:2] == [(1, True), (2, True)]
     # What was begun is not asked for again.
     assert asked[0] is not sharp
     assert begun.count(sharp) == 1 + asked.count(sharp)
     assert two_wait.reaches(two_wait.first_open - 1)
+
+
+@pytest.mark.parametrize(
+    ("beside", "deterministic", "whole"), [(0, False, 1), (LONG * 1e9, False, 0), (0, True, 0)]
+)
+def test_whole_numbers_are_tried_beside_neighbourhoods_where_there_is_time(
+    two_wait: State,
+    monkeypatch: pytest.MonkeyPatch,
+    beside: float,
+    deterministic: bool,
+    whole: int,
+) -> None:
+    """Which of both finds something first depends on the clock."""
+    policy = replace(two_wait.problem.policy, deterministic=deterministic)
+    two_wait.problem = replace(two_wait.problem, policy=policy)
+    two_wait.parameters = replace(two_wait.parameters, victim_beside=beside)
+    begun: list[int | None] = []
+    ask = VictimModel.ask_whole
+
+    def remember(model: VictimModel, terms: Terms[int], **asked: Any) -> Question:
+        if "fixed" not in asked:
+            begun.append(asked["beyond"])
+        return ask(model, terms, **asked)
+
+    monkeypatch.setattr(descent, "improve", lambda *_: None)
+    monkeypatch.setattr(VictimModel, "ask_whole", remember)
+    with SolverThreads(2) as threads:
+        model = VictimModel(two_wait.problem, sharp=True)
+        sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
+        sharp._relax()
+        goal = two_wait.first_open
+        while sharp.held < goal:
+            sharp._keep(sharp.bounds[sharp.held])
+        before = two_wait.worth.enough[goal]
+        assert sharp._solves_beside(sharp) == bool(whole)
+    assert begun == [before] * whole
+    assert two_wait.reaches(goal) == bool(whole)
+
+
+def test_whole_numbers_may_be_those_of_the_simple_model(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are where the sharp one says no more, and where both are about the same goal."""
+    asked: list[VictimModel] = []
+
+    def remember(model: VictimModel, *_: object, **__: object) -> Question:
+        asked.append(model)
+        return lambda: Solved(None, None)
+
+    monkeypatch.setattr(descent, "improve", lambda *_: None)
+    monkeypatch.setattr(VictimModel, "ask_whole", remember)
+    with SolverThreads(2) as threads:
+        simple = Descent(two_wait, threads, random.Random(1), VictimModel(two_wait.problem))
+        model = VictimModel(two_wait.problem, sharp=True)
+        sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True, beside=simple)
+        simple.held = sharp.held = two_wait.first_open
+        sharp.bounds = list(two_wait.bounds[: sharp.held])
+        bound = two_wait.bounds[sharp.held]
+        monkeypatch.setattr(Descent, "_relax", lambda self: self.bounds.append(bound))
+        sharp._relaxed = {sharp.held: np.zeros(model.size)}
+        sharp.run(1.0)
+        assert asked == [simple.model]
+        simple.held += 1
+        sharp.run(1.0)
+    assert asked == [simple.model]
 
 
 @pytest.mark.parametrize("variables", [0, 10**6])
