@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement_service.cp_sat import probing
 from placement_service.cp_sat.linear_model import LinearModel
 from placement_service.cp_sat.linear_program import LinearProgram, Matrix
 from placement_service.cp_sat.probing import impossible
@@ -74,6 +75,14 @@ def test_weights_of_rows_from_below_change_too() -> None:
     assert found.row_least.tolist() == [3]
 
 
+def test_a_smaller_weight_counts_from_the_bound_of_its_variable() -> None:
+    """With 1, which is the least, no more than 7 may come."""
+    rows: list[Row] = [({0: 1}, 1, math.inf), ({0: -5, 1: 1}, -math.inf, 2)]
+    found = tightened(program([3, 9], *rows))
+    assert weights(found)[1] == [-2, 1]
+    assert found.row_most.tolist() == [math.inf, 5]
+
+
 def test_weights_of_parts_of_variables_stay() -> None:
     found = tightened(program([1, 7], ({0: 8, 1: 1}, -math.inf, 8), whole=[False, True]))
     assert weights(found) == [[8, 1]]
@@ -115,6 +124,14 @@ def test_a_relaxed_model_knows_what_follows_from_whole_numbers(maximize: bool) -
     assert found.bound == (6 if maximize else 2)
 
 
+def test_what_does_not_count_in_a_row_is_no_part_of_it() -> None:
+    model = LinearModel()
+    x, y = model.variable(3), model.variable(2)
+    model.row([(x, 1), (y, 0)], most=1)
+    with np.errstate(all="raise"):
+        assert model.relaxed([(x, 1), (y, 1)], maximize=True, seconds=10).bound == 3
+
+
 #: A part needs both nodes of a domain, and a gang that stays keeps two of its four pods, which are
 #: on these nodes by twos.
 NODES: list[Row] = [
@@ -124,10 +141,30 @@ NODES: list[Row] = [
 ]
 
 
+@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(("kept", "found"), [(0, []), (1, [0])])
-def test_what_follows_may_not_be_possible(kept: int, found: list[int]) -> None:
+def test_what_follows_may_not_be_possible(kept: int, found: list[int], turned: bool) -> None:
     rows = [*NODES, ({3: 1.0, 4: 1.0}, kept, math.inf)]
+    if turned:
+        rows = [({v: -w for v, w in terms.items()}, -most, -least) for terms, least, most in rows]
     assert impossible(program([1, 1, 1, 2, 2], *rows), np.array([0])) == found
+
+
+def test_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "MOST", 0)
+    rows = [*NODES, ({3: 1.0, 4: 1.0}, 1.0, math.inf)]
+    assert not impossible(program([1, 1, 1, 2, 2], *rows), np.array([0]))
+
+
+def test_each_is_looked_at_by_itself() -> None:
+    """Two parts need the same two nodes: either may have them."""
+    rows: list[Row] = [
+        ({2: 1, 3: 1, 0: -2}, 0, math.inf),
+        ({4: 1, 5: 1, 1: -2}, 0, math.inf),
+        ({2: 1, 4: 1}, -math.inf, 1),
+        ({3: 1, 5: 1}, -math.inf, 1),
+    ]
+    assert not impossible(program([1] * 6, *rows), np.array([0, 1]))
 
 
 def test_what_leaves_a_choice_is_not_looked_at() -> None:

@@ -362,6 +362,50 @@ def test_whole_numbers_are_tried_beside_neighbourhoods_where_there_is_time(
     assert two_wait.reaches(goal) == bool(whole)
 
 
+def test_what_whole_numbers_prove_is_a_bound(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descent, "improve", lambda *_: None)
+    with SolverThreads(2) as threads:
+        model = VictimModel(two_wait.problem, sharp=True)
+        sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
+        sharp._relax()
+        goal = two_wait.first_open
+        while sharp.held < goal:
+            sharp._keep(sharp.bounds[sharp.held])
+        has = two_wait.worth.enough[goal]
+        assert two_wait.bounds[goal] > has
+        monkeypatch.setattr(VictimModel, "ask_whole", lambda *_, **__: lambda: Solved(None, has))
+        assert sharp._solves_beside(sharp)
+    assert two_wait.bounds[goal] == has
+
+
+def test_a_sharp_model_that_says_more_is_settled_beside_neighbourhoods(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside: list[Descent] = []
+    goal, bound = two_wait.first_open, two_wait.bounds[two_wait.first_open] - 1
+
+    def relax(self: Descent) -> None:
+        self.bounds.append(bound)
+        self.state.learn(goal, bound)
+
+    monkeypatch.setattr(Descent, "_relax", relax)
+
+    def remember(_: Descent, other: Descent) -> bool:
+        beside.append(other)
+        return True
+
+    monkeypatch.setattr(Descent, "_solves_beside", remember)
+    monkeypatch.setattr(Descent, "_solve", lambda *_, **__: False)
+    with SolverThreads(2) as threads:
+        model = VictimModel(two_wait.problem, sharp=True)
+        sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
+        sharp.held, sharp.bounds = goal, list(two_wait.bounds[:goal])
+        sharp.run(1.0)
+    assert beside == [sharp]
+
+
 def test_whole_numbers_may_be_those_of_the_simple_model(
     two_wait: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
