@@ -157,14 +157,14 @@ def test_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_is_looked_at_by_itself() -> None:
-    """Two parts need the same two nodes: either may have them."""
+    """The first one leaves nothing of what the second one needs, at the end of a chain."""
+    first, second, chain = 0, 1, range(2, 2 + probing.STEPS)
     rows: list[Row] = [
-        ({2: 1, 3: 1, 0: -2}, 0, math.inf),
-        ({4: 1, 5: 1, 1: -2}, 0, math.inf),
-        ({2: 1, 4: 1}, -math.inf, 1),
-        ({3: 1, 5: 1}, -math.inf, 1),
+        ({first: 1, chain[0]: 1}, -math.inf, 1),
+        *(({v + 1: 1, v: -1}, -math.inf, 0) for v in chain[:-1]),
+        ({chain[-1]: 1, second: -1}, 0, math.inf),
     ]
-    assert not impossible(program([1] * 6, *rows), np.array([0, 1]))
+    assert not impossible(program([1] * (2 + len(chain)), *rows), np.array([first, second]))
 
 
 def test_what_leaves_a_choice_is_not_looked_at() -> None:
