@@ -161,7 +161,7 @@ def test_each_is_looked_at_by_itself() -> None:
     first, second, chain = 0, 1, range(2, 2 + probing.STEPS)
     rows: list[Row] = [
         ({first: 1, chain[0]: 1}, -math.inf, 1),
-        *(({v + 1: 1, v: -1}, -math.inf, 0) for v in chain[:-1]),
+        *(({v + 1: 1.0, v: -1.0}, -math.inf, 0.0) for v in chain[:-1]),
         ({chain[-1]: 1, second: -1}, 0, math.inf),
     ]
     assert not impossible(program([1] * (2 + len(chain)), *rows), np.array([first, second]))
