@@ -177,7 +177,8 @@ class LinearModel:
 
     def exclude(self, variables: Sequence[int]) -> None:
         """Makes those of some variables 0 for good that cannot be 1."""
-        for v in impossible(self._program([], 1, 1), np.array(variables, dtype=np.int64)):
+        some = np.array(variables, dtype=np.int64)
+        for v in impossible(self._program([], 1, 1), some, until=self.until):
             self._most[v] = 0.0
 
     def mark(self) -> tuple[int, int, int]:

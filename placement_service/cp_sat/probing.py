@@ -7,6 +7,9 @@ contradiction or nothing more follows.
 
 from __future__ import annotations
 
+import math
+import time
+
 import numpy as np
 
 from placement_service.cp_sat.linear_program import LinearProgram
@@ -18,17 +21,22 @@ MOST = 200
 STEPS = 8
 
 
-def impossible(program: LinearProgram, variables: Ints) -> list[int]:
-    """Those of some whole variables that cannot be 1, as far as that is seen. Few of them may be 1
-    together, such as the domains of one part. Only those are probed with which some row leaves
-    no choice: of others hardly anything follows.
+def impossible(program: LinearProgram, variables: Ints, *, until: float = math.inf) -> list[int]:
+    """Those of some whole variables that cannot be 1, as far as that is seen until
+    `time.monotonic` says so. Few of them may be 1 together, such as the domains of one part. Only
+    those are probed with which some row leaves no choice: of others hardly anything follows.
     """
     bounds = bounds_of(program)
     if bounds is None:
         return []
     found: list[int] = variables[bounds.most[variables] < 1].tolist()
     probing = _Probing(program, bounds, variables)
-    return found + [v for v in probing.decisive()[:MOST].tolist() if not probing.may_be_1(v)]
+    for v in probing.decisive()[:MOST].tolist():
+        if time.monotonic() > until:
+            break
+        if not probing.may_be_1(v):
+            found.append(v)
+    return found
 
 
 class _Probing:

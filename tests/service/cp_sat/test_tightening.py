@@ -156,6 +156,11 @@ def test_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not impossible(program([1, 1, 1, 2, 2], *rows), np.array([0]))
 
 
+def test_nothing_is_looked_at_once_time_is_up() -> None:
+    rows = [*NODES, ({3: 1.0, 4: 1.0}, 1.0, math.inf)]
+    assert not impossible(program([1, 1, 1, 2, 2], *rows), np.array([0]), until=0.0)
+
+
 def test_each_is_looked_at_by_itself() -> None:
     """The first one leaves nothing of what the second one needs, at the end of a chain."""
     first, second, chain = 0, 1, range(2, 2 + probing.STEPS)
