@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from placement.kubernetes import Objects, load
+from placement.kubernetes.files import json_text
 from placement.kubernetes.objects import not_a_name
 from placement.kubernetes.schema.kinds import meant
 from tests.kubernetes.build import Body, container, node, pod, priority_class, problems, said
@@ -181,6 +182,15 @@ def test_a_key_that_is_there_twice_is_told_with_its_line(*, strict: bool, tmp_pa
     want = (f"{file}:{line}: kind: is there twice in one mapping; the last one counts",)
     assert said(objects.problems if strict else objects.warnings) == want
     assert not (objects.warnings if strict else objects.problems)
+
+
+def test_of_what_programs_print_no_key_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_text, "_WRITTEN", 10)
+    file = tmp_path / "pod.json"
+    file.write_text(json.dumps(TWO[0]).replace('"kind"', '"kind": "Pod", "kind"'))
+    assert not said(load([str(file)]).warnings)
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -41,7 +41,7 @@ def test_a_label_that_names_no_queue_is_a_problem_of_its_gang() -> None:
     waiting = gang(podgroups=[group("w", "a")])
     named = pod("a", labels={"kai.scheduler/queue": "team a"})
     assert problems(kai_queue("q"), node("n1"), named, waiting) == [
-        ("PodGang ml/g", "", "'team a' is no name of a queue")
+        ("PodGang ml/g", "", "'team a' is not a queue name")
     ]
 
 

@@ -165,7 +165,7 @@ def test_a_budget_allows_what_the_cluster_says_or_the_pods_leave(body: Body, wan
 
 
 def test_a_pod_that_is_not_ready_is_missing_to_a_budget() -> None:
-    """Its eviction does not count for less; whoever says nothing of it is ready."""
+    """A pod without the condition counts as ready."""
     says = {"Ready": "True", "Starting": "False", "Lost": "Unknown", "Silent": ""}
     pods = [pod(name.lower(), labels={"app": "x"}, nodeName="n1") for name in says]
     for body, status in zip(pods, says.values(), strict=True):

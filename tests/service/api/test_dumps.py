@@ -40,6 +40,14 @@ def test_the_first_answer_stays_beside_its_request(tmp_path: Path) -> None:
     assert Placement.FromString(beside.read_bytes()).revision == "first"
 
 
+def test_only_the_latest_answers_are_remembered(tmp_path: Path) -> None:
+    dumps = Dumps(tmp_path, 2)
+    for n in range(5):
+        dumps.answer(dumps.save(b"request %d" % n), b"", 1)
+        wait_for_writers()
+    assert len(dumps._answered) <= 2
+
+
 def test_only_the_owner_may_read_dumps(tmp_path: Path) -> None:
     name = Dumps(tmp_path / "new", 5).save(b"request")
     wait_for_writers()

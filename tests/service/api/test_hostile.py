@@ -276,18 +276,20 @@ def test_a_connection_that_fills_the_waiting_room_makes_room_for_another() -> No
             call.cancel()
 
 
+class Idle:
+    """A process that is idle."""
+
+    def __init__(self) -> None:
+        self.peer: str | None = None
+        self.busy = False
+        self.held: set[bytes] = set()
+        self.ended = asyncio.Event()
+
+
 def test_the_next_turn_is_of_a_connection_that_has_no_process() -> None:
-    class Process:
-        """One that is idle."""
-
-        def __init__(self) -> None:
-            self.peer: str | None = None
-            self.busy = False
-            self.ended = asyncio.Event()
-
     async def work() -> None:
         pool = ComputePool(0, ())
-        first, second = processes = Process(), Process()
+        first, second = processes = Idle(), Idle()
         pool._all.update(processes)  # type: ignore[arg-type]
         first.peer = "greedy"
         order: list[str] = []
@@ -304,6 +306,33 @@ def test_the_next_turn_is_of_a_connection_that_has_no_process() -> None:
         assert order == ["other", "greedy"]
         takers[2].cancel()
         await asyncio.gather(*takers, return_exceptions=True)
+
+    asyncio.run(work())
+
+
+def test_many_connections_of_an_address_do_not_take_all_turns() -> None:
+    """With one process, whoever had a turn comes after another address, however it was given."""
+
+    async def work() -> None:
+        pool = ComputePool(0, ())
+        process: Any = Idle()
+        pool._all.add(process)
+        pool._idle.append(process)
+        order: list[str] = []
+
+        async def take(peer: str) -> None:
+            await pool.take(Place(peer, 1))
+            order.append(peer)
+
+        await take("many:0")
+        peers = ("many:1", "one:1", "many:2", "one:2", "many:3")
+        takers = [asyncio.ensure_future(take(peer)) for peer in peers]
+        await asyncio.sleep(0)
+        for _ in peers:
+            pool.give_back(process)
+            await asyncio.sleep(0)
+        await asyncio.gather(*takers)
+        assert order == ["many:0", "one:1", "many:1", "one:2", "many:2", "many:3"]
 
     asyncio.run(work())
 

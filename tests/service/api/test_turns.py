@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
+
+from placement_service.api import turns as module
 from placement_service.api.turns import Turns
 
 
@@ -35,6 +38,22 @@ def test_who_has_less_computed_comes_first() -> None:
     assert turns.next(waiting, ["ipv4:a:1", "ipv4:b:1"]).name == "a2"
     assert turns.next(waiting, ["ipv4:a:1", "ipv4:b:1", "ipv4:b:2"]).name == "a2"
     assert turns.next(waiting, ["ipv4:a:2"]).name == "b1"
+
+
+def test_an_address_with_less_computed_comes_before_a_new_connection() -> None:
+    waiting = [Call("ipv4:a:2", "a2"), Call("ipv4:b:1", "b1")]
+    assert Turns().next(waiting, ["ipv4:a:1", "ipv4:a:3", "ipv4:b:1"]).name == "b1"
+
+
+def test_only_the_latest_turns_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address whose turn is forgotten comes as if it never had one."""
+    monkeypatch.setattr(module, "_MOST_KNOWN", 2)
+    turns = Turns()
+    for address in ("b", "a", "b", "c"):
+        turns.given(f"ipv4:{address}:1")
+    calls = [Call(f"ipv4:{address}:1", address) for address in "cba"]
+    assert turns.next(calls, ()).name == "a"
+    assert turns.next(calls[:2], ()).name == "b"
 
 
 def test_of_one_address_the_first_comes_first() -> None:

@@ -438,3 +438,11 @@ def test_what_all_may_use_keeps_nobody_out() -> None:
     snapshot, policy = scenario.snapshot(), scenario.policy
     assert formulate(snapshot, policy).exact
     assert solve(snapshot, policy)[-1].tiers[0].value == 55
+
+
+def test_a_restricted_one_that_all_may_use_is_used_or_not() -> None:
+    """Pods of three, three and two GPUs: four are held, and four are free, so two pods fit."""
+    scenario = Scenario("x1=8").hold("held", "x1", 4, "own", restricted=True)
+    for i, gpus in enumerate((3, 3, 2)):
+        scenario = scenario.gang(f"a{i}", Group("own", pods=1, gpus=gpus))
+    scenario.place().expect(admitted=6)

@@ -90,7 +90,7 @@ class GangMessages:
         warnings += unread
         queue, several = self._queue(gang, labels, members, warnings)
         if queue and not is_part_name(queue):
-            problems.append(gang.object.problem("", f"{queue[:60]!r} is no name of a queue"))
+            problems.append(gang.object.problem("", f"{queue[:60]!r} is not a queue name"))
         message = v1.PodGang(
             name=gang.resource_name,
             priority=priority,
