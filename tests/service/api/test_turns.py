@@ -51,7 +51,7 @@ def test_only_the_latest_turns_are_remembered(monkeypatch: pytest.MonkeyPatch) -
     turns = Turns()
     for address in ("b", "a", "b", "c"):
         turns.given(f"ipv4:{address}:1")
-    calls = [Call(f"ipv4:{address}:1", address) for address in "cba"]
+    calls = [Call(f"ipv4:{address}:1", address) for address in "cbad"]
     assert turns.next(calls, ()).name == "a"
     assert turns.next(calls[:2], ()).name == "b"
 
