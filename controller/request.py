@@ -31,6 +31,8 @@ from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, Problem, translate
 from placement.kubernetes.gangs import BASE_POD_GANG
+from placement.kubernetes.queue_use import count_left_out
+from placement.kubernetes.queues import QUEUE_LABELS
 
 NOTHING_KEPT: Final = Kept()
 _HIGHEST_PRIORITY: Final = 2**31 - 1
@@ -110,6 +112,10 @@ def build_query(
     request = v1.ComputePlacementRequest(
         gangs=[by_key[key] for key in sent], snapshot=message.snapshot
     )
+    count_left_out(
+        request.snapshot,
+        (gang for gang in message.gangs if key_of_resource(gang.name) not in sent),
+    )
     request.snapshot.revision = str(view.revision)
     waiting = tuple(key for key in sent if key in queue)
     return Query(request, waiting, bases, read.refused, read.left_out)
@@ -153,6 +159,7 @@ def without(query: Query, error: InvalidRequestError) -> Query | None:
         return None
     request = v1.ComputePlacementRequest()
     request.CopyFrom(query.request)
+    sent = list(query.request.gangs)
     refused = dict(query.refused)
     for index, faults in gangs.items():
         refused[key_of_resource(request.gangs[index].name)] = "; ".join(faults)
@@ -168,6 +175,9 @@ def without(query: Query, error: InvalidRequestError) -> Query | None:
         del request.snapshot.nodes[index]
     del request.gangs[:]
     request.gangs.extend(gang for gang in left if key_of_resource(gang.name) not in refused)
+    count_left_out(
+        request.snapshot, (gang for gang in sent if key_of_resource(gang.name) in refused)
+    )
     asked = tuple(key for key in query.asked if key not in refused)
     return Query(request, asked, query.bases, refused, left_out)
 
@@ -203,13 +213,13 @@ class _Input:
                 ("", node) in view.nodes if (node := node_of(pod)) else is_ours(pod, scheduler_name)
             )
         }
-        gangs = {
-            key: gang
-            for key, gang in view.gangs.items()
-            if view.states[key].lifecycle is not Lifecycle.FOREIGN
-            # The original object is in the request, and says more.
-            and (stands_for(gang) is None or is_plain(gang))
-        }
+        gangs = {}
+        for key, gang in view.gangs.items():
+            if view.states[key].lifecycle is Lifecycle.FOREIGN:
+                _name_queue(gang, pods)
+            elif stands_for(gang) is None or is_plain(gang):
+                # Of others the original object is in the request, and says more.
+                gangs[key] = gang
         others: dict[tuple[str, Key, str], Body] = {}
         for kind, store in (
             ("PriorityClass", view.priority_classes),
@@ -249,8 +259,8 @@ class _Input:
         key = namespace, own
         fault = ": ".join(part for part in (problem.field, problem.message) if part)
         if kind == "PodGang":
-            if self.gangs.pop(key, None) is not None:
-                self.refused[key] = fault
+            if key in self.gangs:
+                self._refuse(key, fault)
         elif kind == "Node":
             self.nodes.pop(key, None)
             self.left_out[problem.object] = fault
@@ -260,8 +270,7 @@ class _Input:
                 self.left_out[problem.object] = fault
             for owner, gang in tuple(self.gangs.items()):
                 if any(key in members for _, members in references(gang)):
-                    self.refused[owner] = f"pod {own}: {fault}"
-                    del self.gangs[owner]
+                    self._refuse(owner, f"pod {own}: {fault}")
         else:
             for other in [one for one in self.others if one[:2] == (kind, key)]:
                 self.nodes.pop(("", node_closed_by(kind, self.others.pop(other))), None)
@@ -277,6 +286,21 @@ class _Input:
                 labels = (member["metadata"].get("labels") or {}) if member is not None else {}
                 base = labels.get(BASE_POD_GANG)
                 if base and (key[0], base) in self.refused:
-                    self.refused[key] = f"its base {base} is refused"
-                    del self.gangs[key]
+                    self._refuse(key, f"its base {base} is refused")
                     break
+
+    def _refuse(self, key: Key, fault: str) -> None:
+        self.refused[key] = fault
+        _name_queue(self.gangs.pop(key), self.pods)
+
+
+def _name_queue(gang: Body, pods: dict[Key, Body]) -> None:
+    """Has the pods of a gang that is not read count in its queue all the same."""
+    labels = gang["metadata"].get("labels") or {}
+    queue = {name: labels[name] for name in QUEUE_LABELS if name in labels}
+    if not queue:
+        return
+    for key in (key for _, keys in references(gang) for key in keys if key in pods):
+        metadata = pods[key]["metadata"]
+        named = {**metadata, "labels": {**(metadata.get("labels") or {}), **queue}}
+        pods[key] = {**pods[key], "metadata": named}

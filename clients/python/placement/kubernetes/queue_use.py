@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from typing import Final
 
+from placement import v1
 from placement.kubernetes.gang_messages import gang_labels
 from placement.kubernetes.gangs import Gang, Key
 from placement.kubernetes.kueue.queues import KueueQueues
@@ -11,8 +14,11 @@ from placement.kubernetes.kueue.use import held_quotas
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.pods.preemption import says_preemptible
+from placement.kubernetes.pods.shares import GPU_RESOURCES
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.queues import Queues
+from placement.kubernetes.queues import GPUS, MILLIGPUS, WHOLE, Queues
+
+_MIG: Final = "nvidia.com/mig-"
 
 
 def count_use(
@@ -47,3 +53,56 @@ def count_use(
             counted.add(pod.key)
     for queue, amounts in held_quotas(workloads, cluster_queues, pods, counted, problems):
         queues.count(queue, amounts, preemptible=True)
+
+
+def count_left_out(snapshot: v1.ClusterSnapshot, gangs: Iterable[v1.PodGang]) -> None:
+    """Counts what runs of gangs that were read and are not part of the request: as such they would
+    count by themselves.
+    """
+    queues = {queue.name: queue for queue in snapshot.queues}
+    counted = {name for queue in queues.values() for name in (*queue.limit, *queue.guaranteed)}
+    for gang in gangs:
+        queue = queues.get(gang.queue)
+        if queue is None:
+            continue
+        amounts = Counter[str]()
+        for pods in (one for group in gang.groups for one in group.pod_sets):
+            for resource, amount in _amounts(pods.template).items():
+                amounts[resource] += amount * len(pods.bound_pods)
+        for use in (queue.used, queue.used_not_preemptible)[: 1 + gang.not_preemptible]:
+            _add(use, amounts, counted)
+
+
+def _amounts(template: v1.PodTemplate) -> dict[str, int]:
+    """What a pod takes of its queue, GPUs in thousandths."""
+    needs, share = template.requests, template.device_share
+    amounts = dict(needs.extended)
+    whole = (n for r, n in amounts.items() if r in GPU_RESOURCES or r.startswith(_MIG))
+    gpus = sum(whole) * WHOLE
+    if template.HasField("device_share"):
+        # How large the device is that a share in bytes is of, only its node says.
+        part = WHOLE if share.memory_bytes else max(share.compute_milli, share.memory_milli)
+        gpus += part * (share.count or 1)
+    return {
+        **amounts,
+        "cpu": needs.cpu_millis,
+        "memory": needs.memory_bytes,
+        "ephemeral-storage": needs.ephemeral_storage_bytes,
+        "pods": 1,
+        GPUS: gpus,
+    }
+
+
+def _add(
+    use: MutableMapping[str, int], amounts: Mapping[str, int], counted: Collection[str]
+) -> None:
+    for resource in sorted(amounts.keys() & counted):
+        if not amounts[resource]:
+            continue
+        total = use.get(resource, 0) + amounts[resource]
+        if resource == GPUS:
+            parts = use.get(GPUS, 0) * WHOLE + use.get(MILLIGPUS, 0) + amounts[GPUS]
+            total, rest = divmod(parts, WHOLE)
+            if rest or MILLIGPUS in use:
+                use[MILLIGPUS] = rest
+        use[resource] = total

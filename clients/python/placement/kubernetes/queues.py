@@ -26,6 +26,8 @@ from placement.kubernetes.problems import Problem
 KAI_LABEL: Final = "kai.scheduler/queue"
 QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
 KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+#: Labels of gangs and pods that name their queue.
+QUEUE_LABELS: Final = (KAI_LABEL, QUOTA_LABEL, KUEUE_LABEL)
 DEFAULT_QUOTA: Final = "koordinator-default-quota"
 #: Koordinator's quota above all others, which limits nothing.
 ROOT_QUOTA: Final = "koordinator-root-quota"
@@ -38,7 +40,7 @@ WHOLE: Final = 1000
 UNLIMITED: Final = 2**53
 
 #: What the service calls the thousandths beside whole GPUs.
-_MILLIGPUS: Final = "milligpus"
+MILLIGPUS: Final = "milligpus"
 
 #: Names of GPUs, and how many thousandths of a whole one each is.
 _GPU_NAMES: Final = {
@@ -73,7 +75,7 @@ def _message(amounts: Amounts) -> dict[str, int]:
             whole, parts = UNLIMITED, 0
         result[GPUS] = whole
         if parts:
-            result[_MILLIGPUS] = parts
+            result[MILLIGPUS] = parts
     return result
 
 
