@@ -23,7 +23,7 @@ from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.heuristic.domain_choice import mandatory
+from placement_service.heuristic.one_gang.domain_choice import mandatory
 
 #: Open solvers that come with OR-tools and take integer programs.
 SOLVERS: Mapping[str, mathopt.SolverType] = MappingProxyType(

@@ -44,7 +44,7 @@ from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import NO_GANG, GangIdx
 from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Scope
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 
 
 class _Alone(NamedTuple):

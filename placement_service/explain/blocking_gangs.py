@@ -24,7 +24,7 @@ from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.open_gangs import MUST_RUN
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.heuristic.gang_units import OutOfTime
+from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 

@@ -27,7 +27,6 @@ from placement_service.formulation.presolve.implied_room import without_implied_
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.goal import Goal
-from placement_service.heuristic.joint_room import joint_room
 from placement_service.heuristic.lone_gang import settle
 from placement_service.heuristic.orders import (
     Order,
@@ -38,7 +37,8 @@ from placement_service.heuristic.orders import (
 )
 from placement_service.heuristic.pace import NoTimeForAll
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.victims import make_room, place_again
+from placement_service.heuristic.victims.joint_room import joint_room
+from placement_service.heuristic.victims.make_room import make_room, place_again
 
 #: Seconds that the first answer may take even when none are left.
 LEAST_SECONDS = 0.1

@@ -25,13 +25,13 @@ from placement_service.formulation.plan import (
 )
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.formulation.tiers import admitted
-from placement_service.heuristic.domain_choice import minimum_units
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.gang_extras import GangExtras, Size, extra_size
-from placement_service.heuristic.gang_placer import GangPlacer
-from placement_service.heuristic.gang_units import OutOfTime
+from placement_service.heuristic.one_gang.domain_choice import minimum_units
+from placement_service.heuristic.one_gang.domain_facts import Topology
+from placement_service.heuristic.one_gang.extras import GangExtras, Size, extra_size
+from placement_service.heuristic.one_gang.placer import GangPlacer
+from placement_service.heuristic.one_gang.regions import Region
+from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.orders import Order
-from placement_service.heuristic.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.slot_layout import Layout
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement_service.formulation.problem import Problem
-from placement_service.heuristic.domain_choice import minimum_units
+from placement_service.heuristic.one_gang.domain_choice import minimum_units
 
 #: Where gangs ask for more than this share of what is left, its pieces seldom hold all of them.
 NEARLY_ALL = 0.8

@@ -16,7 +16,7 @@ from placement_service.entities.request import Node, PodGang, Snapshot
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import Plan
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.planning import changes
 from placement_service.planning.remedy_case import Case, Fit
 

@@ -27,9 +27,9 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.planning_questions import CopiesQuestion, DomainsQuestion
 from placement_service.formulation.problem import Problem
-from placement_service.heuristic.domain_choice import minimum_units
-from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.one_gang.domain_choice import minimum_units
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.planning import changes

@@ -22,8 +22,8 @@ from placement_service.formulation.devices.names import name_devices
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.problem import Problem
-from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.planning import changes
 from placement_service.planning.changes import Place

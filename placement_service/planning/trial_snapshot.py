@@ -20,7 +20,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, from_solution, is_placed
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 

@@ -14,7 +14,7 @@ from placement_service.entities.planning import Uncordon
 from placement_service.entities.request import Node, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import Plan
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.planning import changes
 from placement_service.planning.add_nodes import kind_of
 from placement_service.planning.remedy_case import Case, Fit

@@ -17,8 +17,8 @@ from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.problem import Demand, Gang
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.victim_plan import VictimPlan
-from placement_service.heuristic.victim_prices import NodePrices, slots_lacking
+from placement_service.heuristic.victims.plan import VictimPlan
+from placement_service.heuristic.victims.prices import NodePrices, slots_lacking
 
 
 class CheapRoom:

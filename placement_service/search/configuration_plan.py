@@ -21,8 +21,8 @@ from placement_service.cp_sat.configurations.part_assignment import Place, Wish,
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units, may_be_placed, oldest_first, units_of
 from placement_service.formulation.problem import Gang
-from placement_service.heuristic.begun_gang import BegunGang
-from placement_service.heuristic.domain_choice import minimum_units
+from placement_service.heuristic.one_gang.begun_gang import BegunGang
+from placement_service.heuristic.one_gang.domain_choice import minimum_units
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.exchange.slot_exchange import exchange_slots

@@ -21,7 +21,7 @@ from placement_service.formulation.indices import ClassIdx, GangIdx, LevelIdx
 from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN, sets
-from placement_service.heuristic.regions import Region
+from placement_service.heuristic.one_gang.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.domain_filling import (
     Content,

@@ -18,7 +18,7 @@ from placement_service.cp_sat.node_classes import NodeClass, sorts_of
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.problem import Problem
-from placement_service.heuristic.gang_units import NodeUnits
+from placement_service.heuristic.one_gang.units import NodeUnits
 
 #: Places for each sort of pod classes on each node of a class.
 Slots = Callable[[int, Sequence[int]], list[list[int]]]

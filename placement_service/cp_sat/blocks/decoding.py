@@ -21,9 +21,9 @@ from placement_service.cp_sat.blocks.shapes import Blocks, Class, ExtraUnits
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed
-from placement_service.heuristic.gang_placer import GangPlacer
-from placement_service.heuristic.gang_units import NodeUnits
-from placement_service.heuristic.regions import Region
+from placement_service.heuristic.one_gang.placer import GangPlacer
+from placement_service.heuristic.one_gang.regions import Region
+from placement_service.heuristic.one_gang.units import NodeUnits
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 

@@ -11,7 +11,7 @@ from placement_service.cp_sat.blocks.parts import MIXED, Kind, Piece
 from placement_service.cp_sat.blocks.shapes import Blocks, Class
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
-from placement_service.heuristic.domain_choice import mandatory
+from placement_service.heuristic.one_gang.domain_choice import mandatory
 
 #: Parts by kind, block and pool.
 _Used = Counter[tuple[Kind, int, int]]

@@ -27,7 +27,7 @@ from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, oldest_first
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part
-from placement_service.heuristic.domain_choice import mandatory
+from placement_service.heuristic.one_gang.domain_choice import mandatory
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: Fewer blocks are no reason to go block by block.

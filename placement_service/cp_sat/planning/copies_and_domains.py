@@ -23,7 +23,7 @@ from placement_service.cp_sat.parameters import MODEL_DEFAULTS
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.planning_questions import CopiesQuestion, DomainsQuestion
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 
 #: CP-SAT's deterministic time for one bound.
 _EFFORT = 2.0

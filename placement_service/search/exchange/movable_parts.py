@@ -20,7 +20,7 @@ from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang, UnitsOnNode
-from placement_service.heuristic.begun_gang import BegunGang
+from placement_service.heuristic.one_gang.begun_gang import BegunGang
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.block_problem import broadest_level

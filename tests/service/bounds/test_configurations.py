@@ -17,7 +17,7 @@ from placement_service.bounds.configurations import (
 from placement_service.bounds.counting import Counting
 from placement_service.entities.request import PodTemplate, Policy, Snapshot
 from placement_service.formulation.formulate import formulate
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 
 #: Cores and GiB of what is free on a node, and of what a pod asks for.
 NODES = ((96, 96), (96, 96), (32, 96), (96, 32), (8, 8))

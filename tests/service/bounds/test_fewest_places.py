@@ -9,7 +9,7 @@ import pytest
 from placement_service.bounds.counting import Counting
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from tests.scenario import Group, Scenario
 
 #: Four nodes in each block, of which two share a rack.

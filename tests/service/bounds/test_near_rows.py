@@ -12,7 +12,7 @@ from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from tests.scenario import Scenario

@@ -30,7 +30,7 @@ from placement_service.formulation.tiers.topology import (
     set_domains,
     sets,
 )
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.judge.verify import verify
 from placement_service.search.incumbent import State

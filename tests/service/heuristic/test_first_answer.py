@@ -21,10 +21,10 @@ from placement_service.formulation.plan import Plan, from_solution, home_plan, o
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic import first_answer as module
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.heuristic.gang_placer import GangPlacer
-from placement_service.heuristic.gang_units import GangUnits
+from placement_service.heuristic.one_gang.placer import GangPlacer
+from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
+from placement_service.heuristic.one_gang.units import GangUnits
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.regions import EVERYWHERE, Region
 from tests.scenario import Group, Scenario, spread
 from tests.service.evictions import PREEMPT, running
 from tests.service.questions import gang, node

@@ -14,11 +14,11 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic import first_answer as first_answers
-from placement_service.heuristic import victims
 from placement_service.heuristic.orders import narrowest_first
 from placement_service.heuristic.pace import ENOUGH, MOST_BEHIND, NoTimeForAll, Pace
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.victims import make_room
+from placement_service.heuristic.victims import make_room as victims
+from placement_service.heuristic.victims.make_room import make_room
 from tests.service.evictions import PREEMPT, cluster, running, urgent
 from tests.service.questions import gang, node
 

@@ -11,10 +11,10 @@ from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic import plan_builder
-from placement_service.heuristic.gang_placer import GangPlacer
-from placement_service.heuristic.gang_units import OutOfTime
+from placement_service.heuristic.one_gang.placer import GangPlacer
+from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
+from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.regions import EVERYWHERE, Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from tests.scenario import Scenario
 from tests.waiting import LONG

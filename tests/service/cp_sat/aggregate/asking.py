@@ -14,8 +14,8 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
-from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.judge.score import Score, score
 from placement_service.judge.verify import verify
 from placement_service.search.incumbent import State

@@ -16,7 +16,7 @@ from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
-from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.search import exact_stage
 from placement_service.search.exact_stage import settle_exact
 from placement_service.search.incumbent import State

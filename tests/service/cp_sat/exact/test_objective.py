@@ -21,8 +21,8 @@ from placement_service.formulation.objective import Worth, worth
 from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
-from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.search.incumbent import State
 from tests.planned import Taste, questions
 from tests.scenario import Group, Scenario

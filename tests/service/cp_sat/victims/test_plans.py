@@ -35,7 +35,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.heuristic.orders import narrowest_first, orders
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.victims import make_room
+from placement_service.heuristic.victims.make_room import make_room
 from placement_service.search.lexicographic import keep
 from tests.service.evictions import PREEMPT, REPACK
 from tests.service.questions import GPU, node

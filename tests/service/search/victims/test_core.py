@@ -19,7 +19,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem, UnitsOnNode
-from placement_service.heuristic.victim_prices import Prices
+from placement_service.heuristic.victims.prices import Prices
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.victims import core

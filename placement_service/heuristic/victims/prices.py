@@ -14,8 +14,8 @@ from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units, home_plan
 from placement_service.formulation.problem import Demand, Gang, Problem
-from placement_service.heuristic.budget_room import BudgetRoom
 from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.heuristic.victims.budget_room import BudgetRoom
 
 Floats = NDArray[np.float64]
 

@@ -25,13 +25,13 @@ from placement_service.formulation.plan import Plan, Units, home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic import first_answer as first_answers
-from placement_service.heuristic import victims
-from placement_service.heuristic.clearing import Clearing
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.heuristic.orders import narrowest_first
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from placement_service.heuristic.victims import make_room, place_again
+from placement_service.heuristic.victims import make_room as victims
+from placement_service.heuristic.victims.clearing import Clearing
+from placement_service.heuristic.victims.make_room import make_room, place_again
 from tests.service.evictions import PREEMPT, REPACK, cluster, running, urgent
 from tests.service.heuristic.first_plans import evicted, first_plan
 from tests.service.questions import GPU, gang, node

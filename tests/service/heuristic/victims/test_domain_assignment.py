@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_service.heuristic.domain_assignment import least_assignment
+from placement_service.heuristic.victims.domain_assignment import least_assignment
 
 COSTS = st.sampled_from([0.0, 1.0, 2.0, 3.0, 5.0, np.inf])
 

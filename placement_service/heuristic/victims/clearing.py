@@ -19,9 +19,9 @@ from placement_service.formulation.arrays import MANY, Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Units
 from placement_service.formulation.problem import Demand, Gang
-from placement_service.heuristic.domain_choice import minimum_units
-from placement_service.heuristic.victim_plan import VictimPlan
-from placement_service.heuristic.victim_prices import A_POD, AN_EXTRA, NodePrices, least_of
+from placement_service.heuristic.one_gang.domain_choice import minimum_units
+from placement_service.heuristic.victims.plan import VictimPlan
+from placement_service.heuristic.victims.prices import A_POD, AN_EXTRA, NodePrices, least_of
 
 
 class _Left(NamedTuple):

@@ -13,9 +13,9 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
-from placement_service.heuristic.cleared_slots import MOST_TOGETHER, ClearedSlots
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.victim_plan import VictimPlan
+from placement_service.heuristic.victims.cleared_slots import MOST_TOGETHER, ClearedSlots
+from placement_service.heuristic.victims.plan import VictimPlan
 from tests.service.evictions import REPACK, new, running
 from tests.service.questions import GPU, node
 

@@ -19,8 +19,8 @@ import numpy as np
 from placement_service.formulation.arrays import Ints, fit, pods_that_fit
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang
-from placement_service.heuristic.victim_plan import VictimPlan
-from placement_service.heuristic.victim_prices import Floats, least_of
+from placement_service.heuristic.victims.plan import VictimPlan
+from placement_service.heuristic.victims.prices import Floats, least_of
 
 #: Of so many nodes with gangs in common all sets are tried.
 MOST_TOGETHER = 8

@@ -10,9 +10,9 @@ import pytest
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import NodeIdx
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.gang_placer import GangPlacer
-from placement_service.heuristic.regions import EVERYWHERE
+from placement_service.heuristic.one_gang.domain_facts import Topology
+from placement_service.heuristic.one_gang.placer import GangPlacer
+from placement_service.heuristic.one_gang.regions import EVERYWHERE
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from tests.scenario import Group, Scenario, near, spread
 

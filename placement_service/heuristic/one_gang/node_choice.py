@@ -13,8 +13,8 @@ import numpy as np
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import CPU_COLUMN, Problem
-from placement_service.heuristic.demand_rank import DemandRank
-from placement_service.heuristic.regions import Region
+from placement_service.heuristic.one_gang.demand_rank import DemandRank
+from placement_service.heuristic.one_gang.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: Where the parts of a key begin: rank, free GPUs, room around, CPU. The widest values

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.heuristic.victim_prices import Floats
+from placement_service.heuristic.victims.prices import Floats
 
 
 class Assignment(NamedTuple):

@@ -15,12 +15,12 @@ from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.scope_tree import Part
 from placement_service.formulation.tiers.topology import gang_domains, scopes_in_use
-from placement_service.heuristic.alike_parts import Run, most, place_alike, runs
-from placement_service.heuristic.domain_choice import TRIES, DomainChoice
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.flat_scopes import place_flat
-from placement_service.heuristic.gang_units import NodeUnits
-from placement_service.heuristic.regions import EVERYWHERE, Region
+from placement_service.heuristic.one_gang.alike_parts import Run, most, place_alike, runs
+from placement_service.heuristic.one_gang.domain_choice import TRIES, DomainChoice
+from placement_service.heuristic.one_gang.domain_facts import Topology
+from placement_service.heuristic.one_gang.flat_scopes import place_flat
+from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
+from placement_service.heuristic.one_gang.units import NodeUnits
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.slot_layout import Layout, Slot
 

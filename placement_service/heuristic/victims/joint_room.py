@@ -23,12 +23,12 @@ from placement_service.formulation.arrays import Ints, fit
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units, home_plan
 from placement_service.formulation.problem import Demand, Gang, Problem
-from placement_service.heuristic.cleared_slots import ClearedSlots
-from placement_service.heuristic.gang_units import OutOfTime
-from placement_service.heuristic.joint_domains import Claim, JointDomains
+from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.victim_plan import VictimPlan
-from placement_service.heuristic.victim_prices import A_POD, slots_lacking
+from placement_service.heuristic.victims.cleared_slots import ClearedSlots
+from placement_service.heuristic.victims.joint_domains import Claim, JointDomains
+from placement_service.heuristic.victims.plan import VictimPlan
+from placement_service.heuristic.victims.prices import A_POD, slots_lacking
 
 #: How often domains are chosen again.
 MOST_TRIES = 8

@@ -12,8 +12,8 @@ from placement_service.entities.reservations import ReservationOwner
 from placement_service.entities.selectors import LabelSelector
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import from_solution, oldest_first
-from placement_service.heuristic.demand_rank import DemandRank
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.one_gang.demand_rank import DemandRank
 from placement_service.heuristic.own_places import own_places
 from placement_service.heuristic.plan_builder import Builder
 from tests.scenario import Group, Scenario

@@ -13,9 +13,9 @@ from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import Problem
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.node_choice import NodeChoice
-from placement_service.heuristic.regions import EVERYWHERE, Region
+from placement_service.heuristic.one_gang.domain_facts import Topology
+from placement_service.heuristic.one_gang.node_choice import NodeChoice
+from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 CROWDED = Instance("ragged", {"blocks": 2, "gangs": 20})

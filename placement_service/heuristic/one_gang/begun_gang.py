@@ -9,10 +9,10 @@ import numpy as np
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Units
 from placement_service.formulation.scope_tree import Part
-from placement_service.heuristic.alike_parts import Run
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.gang_placer import GangPlacer
-from placement_service.heuristic.regions import Region
+from placement_service.heuristic.one_gang.alike_parts import Run
+from placement_service.heuristic.one_gang.domain_facts import Topology
+from placement_service.heuristic.one_gang.placer import GangPlacer
+from placement_service.heuristic.one_gang.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
-from placement_service.heuristic.gang_units import OutOfTime
-from placement_service.heuristic.victim_prices import Floats
+from placement_service.heuristic.one_gang.units import OutOfTime
+from placement_service.heuristic.victims.prices import Floats
 
 
 class Claim(NamedTuple):

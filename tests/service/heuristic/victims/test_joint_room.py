@@ -14,8 +14,8 @@ from placement_service.formulation.named_plan import NamedPlan, name_plan
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.prepare import prepare
 from placement_service.heuristic import first_answer
-from placement_service.heuristic.joint_room import joint_room
 from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.victims.joint_room import joint_room
 from placement_service.judge.verify import verify
 from tests.service.evictions import REPACK, running
 from tests.service.questions import GPU, gang, node

@@ -9,8 +9,8 @@ import numpy as np
 
 from placement_service.formulation.indices import ClassIdx, DemandIdx
 from placement_service.formulation.problem import CPU_COLUMN, DemandUnits, Problem
-from placement_service.heuristic.gang_units import GangUnits, OutOfTime
-from placement_service.heuristic.regions import EVERYWHERE, Region
+from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
+from placement_service.heuristic.one_gang.units import GangUnits, OutOfTime
 
 #: What an extra takes: GPUs, then CPU.
 Size = tuple[int, int]

@@ -13,9 +13,9 @@ from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.levels import sums_by_domain
 from placement_service.formulation.plan import Units, units_of
 from placement_service.formulation.problem import DemandUnits, Gang
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.node_choice import Chosen
-from placement_service.heuristic.regions import EVERYWHERE, Region
+from placement_service.heuristic.one_gang.domain_facts import Topology
+from placement_service.heuristic.one_gang.node_choice import Chosen
+from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: What a pod in a domain counts in a key: more than all else.

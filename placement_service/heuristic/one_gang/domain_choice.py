@@ -11,9 +11,9 @@ from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, DemandIdx
 from placement_service.formulation.problem import DemandUnits, Gang
 from placement_service.formulation.scope_tree import Part
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.gang_units import GangUnits
-from placement_service.heuristic.regions import Region
+from placement_service.heuristic.one_gang.domain_facts import Topology
+from placement_service.heuristic.one_gang.regions import Region
+from placement_service.heuristic.one_gang.units import GangUnits
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: Domains tried for a part before the attempt is given up.

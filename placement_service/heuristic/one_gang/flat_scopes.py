@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from placement_service.formulation.problem import Scope
 from placement_service.formulation.scope_tree import Part
-from placement_service.heuristic.domain_choice import TRIES, DomainChoice
-from placement_service.heuristic.regions import EVERYWHERE, Region
+from placement_service.heuristic.one_gang.domain_choice import TRIES, DomainChoice
+from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
 
 
 def place_flat(gang: DomainChoice, region: Region) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from placement_service.formulation.indices import GangIdx
-from placement_service.heuristic.gang_units import OutOfTime
-from placement_service.heuristic.joint_domains import Claim, JointDomains
+from placement_service.heuristic.one_gang.units import OutOfTime
+from placement_service.heuristic.victims.joint_domains import Claim, JointDomains
 
 
 def narrow(gang: int, slots: int) -> Claim:

@@ -10,9 +10,9 @@ from bench.instances import Instance
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.scope_tree import Part
-from placement_service.heuristic.alike_parts import Run
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.gang_placer import GangPlacer
+from placement_service.heuristic.one_gang.alike_parts import Run
+from placement_service.heuristic.one_gang.domain_facts import Topology
+from placement_service.heuristic.one_gang.placer import GangPlacer
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from placement_service.formulation.indices import GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units, kept_by_demand
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
-from placement_service.heuristic.budget_room import BudgetRoom
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from placement_service.heuristic.victim_prices import Prices, requirements_of_demands
+from placement_service.heuristic.victims.budget_room import BudgetRoom
+from placement_service.heuristic.victims.prices import Prices, requirements_of_demands
 
 
 class Cost(NamedTuple):

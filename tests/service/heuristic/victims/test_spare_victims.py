@@ -9,7 +9,7 @@ from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.victims import spare_victims
+from placement_service.heuristic.victims.make_room import spare_victims
 from tests.service.evictions import PREEMPT, new, running
 from tests.service.questions import node
 

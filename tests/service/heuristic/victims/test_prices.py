@@ -12,7 +12,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from placement_service.heuristic.victim_prices import A_POD, AN_EXTRA, Prices
+from placement_service.heuristic.victims.prices import A_POD, AN_EXTRA, Prices
 from tests.service.evictions import PREEMPT, running
 from tests.service.questions import gang, node
 

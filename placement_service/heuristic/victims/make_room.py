@@ -34,14 +34,14 @@ from placement_service.formulation.eviction.disruption_budgets import budgets_ho
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Demand, Gang
-from placement_service.heuristic.clearing import Clearing
-from placement_service.heuristic.domain_assignment import least_assignment
-from placement_service.heuristic.gang_units import OutOfTime
+from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.orders import TurnOrder, narrowest_first
 from placement_service.heuristic.pace import MOST_BEHIND, NoTimeForAll, Pace
 from placement_service.heuristic.plan_builder import Builder, bases_first
-from placement_service.heuristic.victim_plan import Cost, VictimPlan
-from placement_service.heuristic.victim_prices import Floats, NodePrices, slots_lacking
+from placement_service.heuristic.victims.clearing import Clearing
+from placement_service.heuristic.victims.domain_assignment import least_assignment
+from placement_service.heuristic.victims.plan import Cost, VictimPlan
+from placement_service.heuristic.victims.prices import Floats, NodePrices, slots_lacking
 
 #: Domains tried for one gang, those first whose victims should cost least. Without moves, which
 #: take longer, more are tried until so many in turn were no better.

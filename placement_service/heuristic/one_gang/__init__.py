@@ -1,0 +1,1 @@
+"""Where one gang goes: its domains, its nodes, its extras."""

@@ -1,0 +1,1 @@
+"""Room for gangs that wait: which running gangs give way, and where they go."""
