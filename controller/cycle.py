@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -135,6 +136,7 @@ class Cycle:
         if self._evictions is not None:
             self._evictions.forget()
         self._overtaken = 0
+        self._evicts_nobody = False
 
     def stop(self) -> None:
         """Ends `run` after the gang that is being bound; from another thread."""
@@ -246,11 +248,9 @@ class Cycle:
             self._queue = batch.made_due(self._queue, self._queue, now=now)
 
     def _measure(self, view: ClusterView, now: float) -> None:
-        counts = dict.fromkeys(Lifecycle, 0)
-        for state in view.states.values():
-            counts[state.lifecycle] += 1
-        for lifecycle, count in counts.items():
-            self._metrics.gangs.labels(lifecycle.value).set(count)
+        counts = Counter(state.lifecycle for state in view.states.values())
+        for lifecycle in Lifecycle:
+            self._metrics.gangs.labels(lifecycle.value).set(counts[lifecycle])
         self._metrics.unreferenced.set(len(view.unreferenced))
         self._metrics.half_bound.set(self._history.half_bound)
         since = min((queued.since for queued in self._queue.values()), default=now)
@@ -293,7 +293,7 @@ class Cycle:
                 QueryOptions(
                     self._options.scheduler_name,
                     self._options.window.most,
-                    with_running=self._evictions is not None,
+                    with_running=self._evictions is not None and not self._evicts_nobody,
                 ),
                 as_of=self._clocks.wall(),
                 also=self._unscored,
@@ -305,11 +305,12 @@ class Cycle:
             return Query(v1.ComputePlacementRequest(), ())
         request = query.request
         # Where others bind all the time, an early answer is outdated less often.
-        limit = min(
-            self._options.time_limit, max(0.5, self._options.time_limit / 2**self._overtaken)
-        )
+        longest = self._options.time_limit
+        limit = min(longest, max(0.5, longest / 2**self._overtaken))
         request.time_limit.FromNanoseconds(round(limit * 1e9))
         request.policy.CopyFrom(self._options.policy)
+        if self._evicts_nobody:
+            request.policy.ClearField("eviction")
         request.label = f"cycle at revision {view.revision}"
         return query
 
@@ -355,25 +356,27 @@ class Cycle:
         ready = self._without_evictions(placement, wanted, view)
         for outcome in self._effects.applier.apply(ready, view):
             self._record(outcome)
-        self._overtaken = min(self._overtaken + 1, 10) if self._stale else 0
+        if not placement.evictions:
+            self._overtaken = min(self._overtaken + 1, 10) if self._stale else 0
 
     def _without_evictions(
         self, placement: v1.Placement, wanted: Sequence[GangPlan], view: ClusterView
-    ) -> list[GangPlan]:
-        """The plans that can be carried out now; begins the evictions for the others."""
+    ) -> Sequence[GangPlan]:
+        """The plans that can be carried out now; begins the evictions of an answer. All else in it
+        may rely on what evicted pods leave (room, a share of a queue), so it is planned anew,
+        without evictions: where pods cannot be evicted nobody else waits for that."""
+        self._evicts_nobody = False
+        if not placement.evictions:
+            return wanted
         until = self._clocks.wall() + self._options.eviction_timeout
         evicting = {p.gang: p for p in eviction_plans(placement, wanted, view, until=until)}
-        occupied = {victim.node for plan in evicting.values() for victim in plan.victims}
-        ready = []
         for plan in wanted:
             if plan.gang in evicting:
                 self._begin_eviction(plan, evicting[plan.gang], view)
-            elif occupied.isdisjoint(binding.node for binding in plan.bindings):
-                ready.append(plan)
-            else:
-                # Its plan may use room that is not free yet.
-                self._stale.add(plan.gang)
-        return ready
+        held = {plan.gang for plan in wanted} - evicting.keys()
+        self._evicts_nobody = bool(held)
+        self._stale |= held
+        return ()
 
     def _begin_eviction(self, plan: GangPlan, eviction: EvictionPlan, view: ClusterView) -> None:
         if self._evictions is None:

@@ -13,6 +13,7 @@ from controller.binding.apply import Applier, BindAttempt, Binding, Result
 from controller.cache import KINDS, ClusterCache
 from controller.clocks import Clocks
 from controller.cycle import Cycle, CycleOptions, Effects
+from controller.eviction.evict import Evictions
 from controller.gangs.gated import GATE
 from controller.inquiry import Inquiry
 from controller.metrics import Metrics
@@ -62,7 +63,9 @@ class Server:
 class Setting:
     """A cycle with all that it calls; `answer` is what the service does."""
 
-    def __init__(self, pool: ThreadPoolExecutor, **options: Any) -> None:
+    def __init__(
+        self, pool: ThreadPoolExecutor, *, evictions: Evictions | None = None, **options: Any
+    ) -> None:
         self.cache = ClusterCache(OURS)
         for kind in KINDS:
             self.cache.replace(kind, [])
@@ -123,6 +126,7 @@ class Setting:
                     pool,
                     clock=self.clock,
                 ),
+                evictions=evictions,
             ),
             authority=self.authority,
             heartbeat=heartbeat,
