@@ -10,7 +10,6 @@ import math
 import time
 from dataclasses import replace
 
-from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.compute_domains import with_compute_domains
 from placement_service.formulation.devices.as_resources import CannotStayError, with_devices
@@ -46,8 +45,7 @@ def prepare(
             opened = replace(opened, otherwise=replace(otherwise, request=divided))
     if not opened.missed or time.monotonic() > until:
         return opened
-    moves = policy.eviction is EvictionPolicy.REPACK
-    loose = with_looser_gangs(snapshot, opened.missed, moves=moves)
+    loose = with_looser_gangs(snapshot, opened.missed, policy)
     if loose is None:
         return opened
     looser = _opened(loose, policy, listings)

@@ -8,7 +8,8 @@ is a gang of its own that may go, or move, under fewer rules than there are:
     what waits     needs no place near the pods that run, and is in no set
 
 Where one of its pods breaks a rule about other pods, or is on a node that takes none, no such rule
-is left for anybody. A pod on such a node leaves it for nothing.
+is left for anybody. A pod on such a node leaves it for nothing; one that moves still counts in its
+queue.
 So every plan of the question is one here, with the same pods, and with no more of them gone or
 moved and no more domains used. Bounds hold, and plans may break rules.
 """
@@ -17,8 +18,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.queues import GPUS, MILLIGPUS, Queue
 from placement_service.entities.request import (
     BoundPod,
     HostPort,
@@ -27,6 +30,7 @@ from placement_service.entities.request import (
     PodGroup,
     PodSet,
     PodTemplate,
+    Policy,
     Resources,
     Snapshot,
     Toleration,
@@ -37,6 +41,7 @@ from placement_service.formulation.eviction.running_rules import has_many_terms,
 from placement_service.formulation.eviction.running_topology import running
 from placement_service.formulation.held_columns import amounts_of
 from placement_service.formulation.open_gangs import anew_name, is_anew, is_part, part_name
+from placement_service.formulation.rules.queues import least_memory, pod_amount
 
 #: On larger clusters the question is not asked.
 MOST_NODES = 4_000
@@ -45,11 +50,12 @@ _EVERY_TAINT = (Toleration("", exists=True, value="", effect=None),)
 
 
 def with_looser_gangs(
-    snapshot: Snapshot, names: Collection[str], *, moves: bool
+    snapshot: Snapshot, names: Collection[str], policy: Policy
 ) -> Snapshot | None:
     """The snapshot with these running gangs free to give way; None where that cannot be said."""
     if len(snapshot.nodes) > MOST_NODES:
         return None
+    moves = policy.eviction is EvictionPolicy.REPACK
     if not (moves or all(_is_divisible(snapshot, name) for name in names)):
         return None
     chosen = [gang for gang in snapshot.gangs if gang.name in names]
@@ -68,9 +74,9 @@ def with_looser_gangs(
         else gang
         for gang in snapshot.gangs
     ]
-    queues = {queue.name for queue in snapshot.queues}
+    queues = _Queues(snapshot, policy)
     gangs += [
-        replace(part, queue=gang.queue if gang.queue in queues else "")
+        replace(part, queue=queues.known(gang))
         for gang in chosen
         if (part := _running(gang, stuck)).groups
     ]
@@ -78,6 +84,7 @@ def with_looser_gangs(
         snapshot,
         nodes=tuple(_nodes(snapshot, chosen)),
         gangs=tuple(map(_without_rules, gangs) if unruled else gangs),
+        queues=queues.using(chosen, stuck) if moves else snapshot.queues,
         running_pods=()
         if unruled
         else tuple(
@@ -85,6 +92,32 @@ def with_looser_gangs(
             for pod in snapshot.running_pods
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Queues:
+    snapshot: Snapshot
+    policy: Policy
+
+    def known(self, gang: PodGang) -> str:
+        """The queue of a gang, or none where it is not there."""
+        return gang.queue if any(q.name == gang.queue for q in self.snapshot.queues) else ""
+
+    def using(self, gangs: Iterable[PodGang], stuck: Collection[str]) -> tuple[Queue, ...]:
+        """The queues with these pods among what runs in them."""
+        memory = least_memory(self.snapshot.columns) if self.snapshot.queues else 0
+        used: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for gang in gangs:
+            for s in (s for group in gang.groups for s in group.pod_sets):
+                count = sum(pod.name in stuck for pod in s.bound_pods)
+                for r in {*s.template.requests, GPUS} if count else ():
+                    name = MILLIGPUS if r == GPUS else r
+                    amount = pod_amount(self.policy, s.template, r, memory)
+                    used[gang.queue][name] += count * amount
+        return tuple(
+            replace(q, used=Counter(q.used) + used[q.name]) if q.name in used else q
+            for q in self.snapshot.queues
+        )
 
 
 def _is_divisible(snapshot: Snapshot, name: str) -> bool:

@@ -93,6 +93,10 @@ ODD = {
     "an overbooked node": halves().hold("held", "x1", 5, "nobody"),
     "a reservation": in_a_reservation(halves()),
     "a closed node": halves(told=("x1", "x3")).node("x3", cordoned=True),
+    "a closed node, and a full queue": halves(told=("x1", "x3"), queue="q")
+    .gang("b", pods=1, gpus=2, queue="q", priority=1)
+    .node("x3", cordoned=True)
+    .queue("q", limit={"gpus": 8}),
     "a pod that is not told": halves({"on": ("x3",), "min": 1}),
 }
 
