@@ -52,15 +52,14 @@ from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import has_goals_of
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.alike_nodes import NoPlaces, alike_nodes
-from placement_service.search.assign_stage import assign_blocks
-from placement_service.search.block_stage import fill_blocks
-from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.block_guess.stage import assign_blocks
+from placement_service.search.blocks.stage import fill_blocks
+from placement_service.search.configurations.stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
-from placement_service.search.exchange_stage import exchange_parts
+from placement_service.search.exchange.stage import exchange_parts
 from placement_service.search.groundwork import Groundwork, many_may_give_way
 from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import Report, State
-from placement_service.search.lns import Improver
 from placement_service.search.loose_stage import nodes_come_first, settle_loose
 from placement_service.search.master_stage import (
     count,
@@ -69,10 +68,11 @@ from placement_service.search.master_stage import (
     decode,
     decode_shared,
 )
+from placement_service.search.neighbourhoods.lns import Improver
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
-from placement_service.search.refill_stage import refill_domains
-from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
+from placement_service.search.refill.stage import refill_domains
+from placement_service.search.unlike_blocks.stage import fill_unlike_blocks, spend_at_once
 from placement_service.search.victims.bounds import bound_victims
 from placement_service.search.victims.stage import settle_victims
 

@@ -23,13 +23,13 @@ from placement_service.formulation.problem import Problem
 from placement_service.search import groundwork
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.alike_nodes import NoPlaces, alike_nodes
-from placement_service.search.assign_stage import assign
-from placement_service.search.block_stage import told
+from placement_service.search.block_guess.stage import assign
+from placement_service.search.blocks.stage import told
 from placement_service.search.groundwork import Ahead, Groundwork
 from placement_service.search.incumbent import Report, State, never
 from placement_service.search.loose_stage import nodes_come_first
 from placement_service.search.master_stage import count, decode_shared
-from placement_service.search.refill_stage import refill_domains
+from placement_service.search.refill.stage import refill_domains
 
 
 def nobody() -> None:

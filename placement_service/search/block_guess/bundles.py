@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.cp_sat.blocks.shapes import Class
-from placement_service.search.block_problem import names_blocks
+from placement_service.search.blocks.problem import names_blocks
 
 
 class Bundle(NamedTuple):

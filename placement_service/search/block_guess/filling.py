@@ -17,7 +17,7 @@ from placement_service.formulation.arrays import MANY, Ints
 from placement_service.search.block_guess.guess import Guess
 from placement_service.search.block_guess.rack_content import RackContent
 from placement_service.search.block_guess.rack_fitting import RackFitting
-from placement_service.search.block_problem import BlockProblem
+from placement_service.search.blocks.problem import BlockProblem
 
 
 class _Rest(NamedTuple):

@@ -31,7 +31,7 @@ from placement_service.search.block_guess.rack_fitting import RackFitting
 from placement_service.search.block_guess.rows import BlockRows, rack_row
 from placement_service.search.block_guess.standing import PlacedPiece, Standing, where_all_stand
 from placement_service.search.block_guess.target import GuessTarget
-from placement_service.search.block_problem import BlockProblem
+from placement_service.search.blocks.problem import BlockProblem
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from placement_service.search.block_guess.guess import Begun
 from placement_service.search.block_guess.items import Item, Items
 from placement_service.search.block_guess.pieces import GangPiece, Parts, PieceCutter, parts_of
 from placement_service.search.block_guess.rows import BlockRows, block_rows
-from placement_service.search.block_problem import BlockProblem
+from placement_service.search.blocks.problem import BlockProblem
 
 #: What a gang without a block costs: so many whole nodes, and this share of its own.
 TORN, TORN_SHARE = 3.0, 0.1

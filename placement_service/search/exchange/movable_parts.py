@@ -23,7 +23,7 @@ from placement_service.formulation.problem import Gang, UnitsOnNode
 from placement_service.heuristic.one_gang.begun_gang import BegunGang
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from placement_service.search.block_problem import broadest_level
+from placement_service.search.blocks.problem import broadest_level
 from placement_service.search.incumbent import State
 
 #: Units of each shape.

@@ -13,7 +13,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search import place_stage
-from placement_service.search.block_problem import broadest_level
+from placement_service.search.blocks.problem import broadest_level
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters

@@ -32,7 +32,7 @@ from placement_service.formulation.tiers.topology import (
 from placement_service.judge.score import score
 from placement_service.search import master_stage
 from placement_service.search.aggregate_stage import settle_aggregate
-from placement_service.search.configuration_stage import Configuring, settle_configurations
+from placement_service.search.configurations.stage import Configuring, settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.lexicographic import descend, keep
 from placement_service.search.loose_stage import settle_loose

@@ -17,7 +17,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search import alike_nodes, engine, groundwork, head_start, master_stage
 from placement_service.search.aggregate_stage import settle_aggregate
-from placement_service.search.block_problem import BlockProblem
+from placement_service.search.blocks.problem import BlockProblem
 from placement_service.search.engine import prepare, search
 from placement_service.search.groundwork import Groundwork
 from placement_service.search.head_start import ignore

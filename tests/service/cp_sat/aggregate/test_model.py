@@ -26,8 +26,8 @@ from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.incumbent import State
-from placement_service.search.lns import Improver
 from placement_service.search.master_stage import count
+from placement_service.search.neighbourhoods.lns import Improver
 from tests.brute import TooLarge, no_bound_cuts_off, optimum
 from tests.planned import Taste, questions
 from tests.scenario import Group, Scenario

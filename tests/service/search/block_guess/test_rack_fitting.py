@@ -17,11 +17,11 @@ from placement_service.search.block_guess.pieces import PieceCutter, parts_of
 from placement_service.search.block_guess.rack_content import RackContent
 from placement_service.search.block_guess.rack_fitting import RackFitting
 from placement_service.search.block_guess.rows import block_rows, rack_row
-from placement_service.search.block_problem import BlockProblem
+from placement_service.search.blocks.problem import BlockProblem
 from placement_service.search.parameters import DEFAULTS
 from tests.drawing import level_key
 from tests.scenario import Group, Scenario
-from tests.service.search.blocks import counted, question
+from tests.service.search.block_questions import counted, question
 from tests.waiting import LONG
 
 #: A busy machine may stand still for longer than packing may take.

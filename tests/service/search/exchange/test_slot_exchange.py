@@ -23,14 +23,14 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang
 from placement_service.judge.verify import verify
-from placement_service.search import configuration_plan
-from placement_service.search.configuration_plan import Realisation
-from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.configurations import plan as configuration_plan
+from placement_service.search.configurations.plan import Realisation
+from placement_service.search.configurations.stage import settle_configurations
 from placement_service.search.exchange.slot_exchange import exchange_slots
 from placement_service.search.exchange.slots import Group, GroupOf, Slots
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
-from tests.service.search.blocks import from_nothing
+from tests.service.search.block_questions import from_nothing
 
 POLICY = Policy(deterministic=True)
 

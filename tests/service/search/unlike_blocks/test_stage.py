@@ -18,13 +18,13 @@ from placement_service.formulation.problem import UnitsOnNode
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge.verify import verify
 from placement_service.search import engine
-from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.configurations.stage import settle_configurations
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
-from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
-from placement_service.search.unlike_filling import UnlikeFilling
+from placement_service.search.unlike_blocks.filling import UnlikeFilling
+from placement_service.search.unlike_blocks.stage import fill_unlike_blocks, spend_at_once
 from tests.scenario import Scenario
-from tests.service.search.blocks import from_nothing
+from tests.service.search.block_questions import from_nothing
 
 POLICY = Policy(deterministic=True)
 

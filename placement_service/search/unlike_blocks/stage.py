@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from placement_service.bounds.configurations import Configurations
 from placement_service.cp_sat.configurations.master import ConfigurationMaster
 from placement_service.entities.solution import TierName
-from placement_service.search.block_problem import broadest_level
+from placement_service.search.blocks.problem import broadest_level
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
 from placement_service.search.master_stage import count
-from placement_service.search.unlike_filling import UnlikeFilling
+from placement_service.search.unlike_blocks.filling import UnlikeFilling
 
 
 def fill_unlike_blocks(state: State) -> bool:

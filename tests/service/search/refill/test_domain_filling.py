@@ -11,14 +11,14 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement_service.formulation.indices import GangIdx
-from placement_service.search.domain_filling import (
+from placement_service.search.incumbent import never
+from placement_service.search.refill.domain_filling import (
     Content,
     Counted,
     DomainFilling,
     Part,
     domains_of,
 )
-from placement_service.search.incumbent import never
 
 SIZES = (1, 2, 4, 8)
 

@@ -23,15 +23,15 @@ from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN, sets
 from placement_service.heuristic.one_gang.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from placement_service.search.domain_filling import (
+from placement_service.search.incumbent import State
+from placement_service.search.master_stage import shared
+from placement_service.search.refill.domain_filling import (
     Content,
     Counted,
     DomainFilling,
     Part,
     domains_of,
 )
-from placement_service.search.incumbent import State
-from placement_service.search.master_stage import shared
 
 #: The share of steps to one more domain that lead to all domains of a gang that is split.
 GUIDED = 0.7

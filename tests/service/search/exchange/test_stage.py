@@ -18,15 +18,15 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.verify import verify
-from placement_service.search import exchange_stage
-from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.configurations.stage import settle_configurations
+from placement_service.search.exchange import stage as exchange_stage
 from placement_service.search.exchange.movable_parts import MovableParts
 from placement_service.search.exchange.part_exchange import PartExchange
-from placement_service.search.exchange_stage import exchange_parts, steps_without_success
+from placement_service.search.exchange.stage import exchange_parts, steps_without_success
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count, decode
 from placement_service.search.parameters import DEFAULTS
-from tests.service.search.blocks import domains, question, ran_before
+from tests.service.search.block_questions import domains, question, ran_before
 
 FEW_STEPS = replace(DEFAULTS, exchange_more_steps=40_000)
 

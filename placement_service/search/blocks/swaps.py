@@ -10,7 +10,7 @@ from placement_service.cp_sat.solving import Var
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
-from placement_service.search.block_problem import BlockProblem
+from placement_service.search.blocks.problem import BlockProblem
 from placement_service.search.lexicographic import keep
 from placement_service.search.place_stage import count_places
 

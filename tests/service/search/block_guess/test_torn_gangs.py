@@ -15,16 +15,16 @@ from placement_service.entities.request import Policy
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
-from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.block_guess.assignment import BlockAssignment, Crowded, Pieces
 from placement_service.search.block_guess.guess import Begun, Guess
 from placement_service.search.block_guess.guessing import BlockGuess
 from placement_service.search.block_guess.items import Item, Items
 from placement_service.search.block_guess.pieces import GangPiece
+from placement_service.search.block_guess.stage import assign_blocks
 from placement_service.search.block_guess.standing import PlacedPiece, Standing
-from placement_service.search.block_problem import BlockProblem
+from placement_service.search.blocks.problem import BlockProblem
 from tests.scenario import Group, Scenario
-from tests.service.search.blocks import counted, scattered
+from tests.service.search.block_questions import counted, scattered
 
 
 def parts(mine: BlockProblem, guess: Guess) -> Counter[Kind]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_service.search.neighbourhood_widths import Widths
+from placement_service.search.neighbourhoods.widths import Widths
 from placement_service.search.parameters import DEFAULTS
 
 PARAMETERS = replace(

@@ -17,8 +17,8 @@ from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.cp_sat.blocks.room import TooManyPatterns
 from placement_service.cp_sat.blocks.shapes import Class
 from placement_service.formulation.gang_value import UNITS_PER_GPU
-from placement_service.search.block_problem import BlockProblem, names_blocks
-from placement_service.search.block_swaps import BlockSwaps, settle
+from placement_service.search.blocks.problem import BlockProblem, names_blocks
+from placement_service.search.blocks.swaps import BlockSwaps, settle
 from placement_service.search.incumbent import State
 
 #: Gangs are weighed in hundredths of a GPU.

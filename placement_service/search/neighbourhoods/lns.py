@@ -30,10 +30,10 @@ from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Goal, Terms
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from placement_service.search.changed_places import ChangedPlaces
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
-from placement_service.search.neighbourhood_widths import Widths
+from placement_service.search.neighbourhoods.changed_places import ChangedPlaces
+from placement_service.search.neighbourhoods.widths import Widths
 
 
 class _Neighbourhood(NamedTuple):

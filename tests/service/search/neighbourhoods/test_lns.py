@@ -14,7 +14,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.presolve.implied_room import without_implied_room
 from placement_service.formulation.problem import Gang
 from placement_service.search.incumbent import State
-from placement_service.search.lns import Improver
+from placement_service.search.neighbourhoods.lns import Improver
 from tests.scenario import Scenario
 
 

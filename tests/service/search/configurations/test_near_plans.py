@@ -14,14 +14,14 @@ from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
-from placement_service.search.assign_stage import assign_blocks
-from placement_service.search.configuration_plan import Realisation
-from placement_service.search.configuration_stage import Configuring, settle_configurations
+from placement_service.search.block_guess.stage import assign_blocks
+from placement_service.search.configurations.plan import Realisation
+from placement_service.search.configurations.plan_columns import plan_columns, plan_parts
+from placement_service.search.configurations.stage import Configuring, settle_configurations
 from placement_service.search.lexicographic import keep
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS
-from placement_service.search.plan_columns import plan_columns, plan_parts
-from tests.service.search.blocks import begun, question
+from tests.service.search.block_questions import begun, question
 
 POLICY = Policy(deterministic=True)
 

@@ -9,7 +9,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.search.incumbent import State
-from placement_service.search.lns import Improver
+from placement_service.search.neighbourhoods.lns import Improver
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Group, Scenario, spread
 

@@ -16,16 +16,17 @@ from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
-from placement_service.search import assign_stage, engine
+from placement_service.search import engine
+from placement_service.search.block_guess import stage as assign_stage
 from placement_service.search.block_guess.guessing import BlockGuess
-from placement_service.search.configuration_plan import Realisation
-from placement_service.search.configuration_stage import Configuring, settle_configurations
+from placement_service.search.configurations.plan import Realisation
+from placement_service.search.configurations.stage import Configuring, settle_configurations
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count
 from tests.scenario import Group, Scenario
-from tests.service.search.blocks import from_nothing
+from tests.service.search.block_questions import from_nothing
 
 POLICY = Policy(deterministic=True)
 

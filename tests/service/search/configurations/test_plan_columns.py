@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from bench.instances import Instance
 from placement_service.cp_sat.configurations.master import ConfigurationMaster
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.configurations.plan_columns import plan_columns
+from placement_service.search.configurations.stage import settle_configurations
 from placement_service.search.master_stage import count
-from placement_service.search.plan_columns import plan_columns
-from tests.service.search.blocks import begun, question
+from tests.service.search.block_questions import begun, question
 
 POLICY = Policy(deterministic=True)
 

@@ -25,9 +25,9 @@ from placement_service.heuristic.one_gang.begun_gang import BegunGang
 from placement_service.heuristic.one_gang.domain_choice import minimum_units
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.search.configurations.plan_columns import Parts, plan_parts
 from placement_service.search.exchange.slot_exchange import exchange_slots
 from placement_service.search.exchange.slots import Group, GroupOf, Piece, RequirementUnits, Slots
-from placement_service.search.plan_columns import Parts, plan_parts
 
 #: A gang that must lie in one domain counts more than all that only prefer it.
 REQUIRED = 1000

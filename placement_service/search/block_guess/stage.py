@@ -15,10 +15,10 @@ from placement_service.entities.solution import TierName
 from placement_service.search.block_guess.filling import GuessFilling
 from placement_service.search.block_guess.guess import Guess
 from placement_service.search.block_guess.guessing import BlockGuess
-from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_stage import told
-from placement_service.search.block_swaps import settle
-from placement_service.search.configuration_stage import tells_more
+from placement_service.search.blocks.problem import BlockProblem
+from placement_service.search.blocks.stage import told
+from placement_service.search.blocks.swaps import settle
+from placement_service.search.configurations.stage import tells_more
 from placement_service.search.incumbent import State
 from placement_service.search.place_stage import confirm_places, least_torn, wide_places
 

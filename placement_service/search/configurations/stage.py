@@ -16,10 +16,10 @@ from placement_service.entities.solution import TierName
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.orders import orders
-from placement_service.search.configuration_plan import Realisation
+from placement_service.search.configurations.plan import Realisation
+from placement_service.search.configurations.plan_columns import plan_columns
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend, keep
-from placement_service.search.plan_columns import plan_columns
 
 
 def settle_configurations(state: State, *, assigned: bool = False) -> bool:

@@ -16,12 +16,12 @@ from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, units_of
 from placement_service.judge.verify import verify
-from placement_service.search.domain_filling import Content, DomainFilling
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count, decode_shared
-from placement_service.search.refill_stage import refill_domains
+from placement_service.search.refill.domain_filling import Content, DomainFilling
+from placement_service.search.refill.stage import refill_domains
 from tests.scenario import Group, Scenario, near
-from tests.service.search.blocks import domains
+from tests.service.search.block_questions import domains
 
 
 def begun(snapshot: Snapshot, plan: Plan | None = None) -> State:

@@ -23,15 +23,15 @@ from placement_service.formulation.plan import home_plan
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
-from placement_service.search.block_problem import BlockProblem, broadest_level
-from placement_service.search.block_stage import fill_blocks, told
-from placement_service.search.block_swaps import BlockSwaps
+from placement_service.search.blocks.problem import BlockProblem, broadest_level
+from placement_service.search.blocks.stage import fill_blocks, told
+from placement_service.search.blocks.swaps import BlockSwaps
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.planned import Taste, planned
 from tests.scenario import Scenario
-from tests.service.search.blocks import question
+from tests.service.search.block_questions import question
 from tests.waiting import LONG
 
 SMALL = {"blocks": 3, "racks": 6, "gangs": 30}

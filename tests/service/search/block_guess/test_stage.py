@@ -20,8 +20,7 @@ from placement_service.entities.request import Policy
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify
-from placement_service.search import assign_stage, block_stage
-from placement_service.search.assign_stage import assign_blocks
+from placement_service.search.block_guess import stage as assign_stage
 from placement_service.search.block_guess import target as guess_target
 from placement_service.search.block_guess.assignment import BlockAssignment, Pieces
 from placement_service.search.block_guess.filling import GuessFilling
@@ -29,12 +28,14 @@ from placement_service.search.block_guess.guess import Guess
 from placement_service.search.block_guess.guessing import BlockGuess
 from placement_service.search.block_guess.pieces import PieceCutter
 from placement_service.search.block_guess.rows import block_rows
-from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_stage import fill_blocks, told
-from placement_service.search.block_swaps import BlockSwaps
+from placement_service.search.block_guess.stage import assign_blocks
+from placement_service.search.blocks import stage as block_stage
+from placement_service.search.blocks.problem import BlockProblem
+from placement_service.search.blocks.stage import fill_blocks, told
+from placement_service.search.blocks.swaps import BlockSwaps
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Group, Scenario
-from tests.service.search.blocks import counted, question, ran_before, scattered
+from tests.service.search.block_questions import counted, question, ran_before, scattered
 
 
 @pytest.mark.parametrize("load", [1.05, 1.3])

@@ -27,8 +27,8 @@ from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.problem import UnitsOnNode
 from placement_service.formulation.tiers.goal import Goal, Terms
 from placement_service.heuristic.orders import orders
-from placement_service.search.block_problem import broadest_level
-from placement_service.search.configuration_plan import Realisation
+from placement_service.search.blocks.problem import broadest_level
+from placement_service.search.configurations.plan import Realisation
 from placement_service.search.incumbent import State
 
 #: What has to stay of each goal weighs so much in the whole cluster, and the largest gang in one

@@ -1,0 +1,1 @@
+"""Where nodes are unlike: parts in domains by configurations, counted and made a plan."""
