@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import grpc
 import pytest
 
 from placement import v1
+from placement.aio import AsyncPlacementClient
 from placement.client import PlacementClient, channel_options
 from placement.errors import (
     BusyError,
@@ -25,6 +27,7 @@ from placement.errors import (
     UnavailableError,
     Violation,
 )
+from placement.objects import ObjectsSession
 from placement.testing import Event, Script, scripted_server
 from placement.v1 import ClusterSnapshot, ComputePlacementRequest, Node, Placement, Progress
 from tests.waiting import LONG
@@ -193,6 +196,27 @@ def test_a_deadline_ends_a_call_that_the_server_does_not_answer() -> None:
                 break
         assert endless.dropped.wait(LONG)
     assert caught.value.elapsed is None
+    assert "before any server" not in str(caught.value)
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["silent", "refuses"])
+def test_an_address_at_which_nothing_answers_is_told_from_a_slow_server(listens: bool) -> None:
+    async def asked_async(address: str) -> None:
+        async with AsyncPlacementClient(address) as client:
+            await client.compute(REQUEST, timeout=0.3)
+
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listens:
+            silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with PlacementClient(address) as client:
+            with pytest.raises(DeadlineTooShortError, match="before any server was reached"):
+                client.compute(REQUEST, timeout=0.3)
+            with pytest.raises(DeadlineTooShortError, match="before any server was reached"):
+                ObjectsSession(client).place(timeout=0.3)
+        with pytest.raises(DeadlineTooShortError, match="before any server was reached"):
+            asyncio.run(asked_async(address))
 
 
 def test_a_deadline_ends_a_stream() -> None:

@@ -14,7 +14,13 @@ from typing import Any, Generic, Self, TypeVar, cast
 import grpc
 
 from placement.client import DEFAULT_TIMEOUT, channel_options
-from placement.errors import InvalidRequestError, SnapshotUnknownError, from_rpc_error
+from placement.errors import (
+    InvalidRequestError,
+    SnapshotUnknownError,
+    from_rpc_error,
+    is_of_own_clock,
+    not_reached,
+)
 from placement.local_snapshot import LocalSnapshot
 from placement.sessions import PlanningRequest, about
 from placement.v1 import (
@@ -40,6 +46,8 @@ _Answer = TypeVar(
     "_Answer", Placement, ExplainGangResponse, ComputeCapacityResponse, ComputeRepackingResponse
 )
 
+
+_READY = grpc.ChannelConnectivity.READY
 
 _T = TypeVar("_T")
 _A_co = TypeVar("_A_co", covariant=True)
@@ -127,29 +135,30 @@ class AsyncPlacementClient:
         self, request: ComputePlacementRequest, *, timeout: float | None = None
     ) -> Placement:
         """The placement, within ``timeout`` seconds. Raises a `PlacementError`."""
-        response: ComputePlacementResponse = await result(
-            self._stub.ComputePlacement(request, timeout=self._seconds(timeout))
-        )
+        call = self._stub.ComputePlacement(request, timeout=self._seconds(timeout))
+        response: ComputePlacementResponse = await result(call, self.channel)
         return response.placement
 
     async def explain(
         self, request: ExplainGangRequest, *, timeout: float | None = None
     ) -> ExplainGangResponse:
         """Why a gang waits and what would let it in; as `compute`."""
-        return await result(self._planning.ExplainGang(request, timeout=self._seconds(timeout)))
+        call = self._planning.ExplainGang(request, timeout=self._seconds(timeout))
+        return await result(call, self.channel)
 
     async def capacity(
         self, request: ComputeCapacityRequest, *, timeout: float | None = None
     ) -> ComputeCapacityResponse:
         """How much more fits, or how much is missing; as `compute`."""
-        return await result(self._planning.ComputeCapacity(request, timeout=self._seconds(timeout)))
+        call = self._planning.ComputeCapacity(request, timeout=self._seconds(timeout))
+        return await result(call, self.channel)
 
     async def repack(
         self, request: ComputeRepackingRequest, *, timeout: float | None = None
     ) -> ComputeRepackingResponse:
         """What to move so that whole domains are free; as `compute`."""
         call = self._planning.ComputeRepacking(request, timeout=self._seconds(timeout))
-        return await result(call)
+        return await result(call, self.channel)
 
     async def stream(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
@@ -329,9 +338,12 @@ class AsyncSession:
         return f"<AsyncSession: {self._client!r}, {self.cluster!r}>"
 
 
-async def result(call: Awaitable[_T]) -> _T:
+async def result(call: Awaitable[_T], channel: grpc.aio.Channel) -> _T:
     """What a call answers; its errors are `placement.errors.PlacementError`s."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
-        raise from_rpc_error(error) from error
+        failure = from_rpc_error(error)
+        if is_of_own_clock(failure) and channel.get_state() is not _READY:
+            failure = not_reached()
+        raise failure from error

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Self, TypeVar
 
 import grpc
 
-from placement.errors import from_rpc_error
+from placement.errors import from_rpc_error, is_of_own_clock, not_reached
 from placement.local_snapshot import LocalSnapshot
 from placement.sessions import Session
 from placement.streams import EventStream, SteeredStream
@@ -44,6 +44,9 @@ from placement.v1.planning_pb2_grpc import PlanningServiceStub
 
 #: Seconds until a call ends when neither the client nor the call says otherwise.
 DEFAULT_TIMEOUT = 60.0
+
+#: Seconds within which a channel tells its state; a thread of gRPC does.
+_STATE_WAIT = 1.0
 
 _Answer = TypeVar("_Answer")
 
@@ -178,7 +181,8 @@ class PlacementClient:
         Raises a `placement.errors.PlacementError`. Leaving by any other exception, such as
         KeyboardInterrupt, cancels the call, which stops the search.
         """
-        return result(self._compute.future(request, timeout=self._seconds(timeout))).placement
+        call = self._compute.future(request, timeout=self._seconds(timeout))
+        return result(call, self.channel).placement
 
     def stream(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
@@ -225,19 +229,22 @@ class PlacementClient:
         self, request: ExplainGangRequest, *, timeout: float | None = None
     ) -> ExplainGangResponse:
         """Why a gang waits and what would let it in; as `compute`."""
-        return result(self._explain.future(request, timeout=self._seconds(timeout)))
+        call = self._explain.future(request, timeout=self._seconds(timeout))
+        return result(call, self.channel)
 
     def capacity(
         self, request: ComputeCapacityRequest, *, timeout: float | None = None
     ) -> ComputeCapacityResponse:
         """How much more fits, or how much is missing; as `compute`."""
-        return result(self._capacity.future(request, timeout=self._seconds(timeout)))
+        call = self._capacity.future(request, timeout=self._seconds(timeout))
+        return result(call, self.channel)
 
     def repack(
         self, request: ComputeRepackingRequest, *, timeout: float | None = None
     ) -> ComputeRepackingResponse:
         """What to move so that whole domains are free; as `compute`."""
-        return result(self._repack.future(request, timeout=self._seconds(timeout)))
+        call = self._repack.future(request, timeout=self._seconds(timeout))
+        return result(call, self.channel)
 
     def session(self, cluster: LocalSnapshot | None = None) -> Session:
         """Asks again and again about a cluster that hardly changes; see `Session`.
@@ -264,11 +271,26 @@ class PlacementClient:
         return self.timeout if timeout is None else timeout
 
 
-def result(call: grpc.CallFuture[_Answer]) -> _Answer:
+def result(call: grpc.CallFuture[_Answer], channel: grpc.Channel) -> _Answer:
     """What a call answers; leaving it before by an exception cancels it."""
     try:
         return call.result()
     except grpc.RpcError as error:
-        raise from_rpc_error(error) from error
+        failure = from_rpc_error(error)
+        if is_of_own_clock(failure) and not _is_connected(channel):
+            failure = not_reached()
+        raise failure from error
     finally:
         call.cancel()  # Does nothing to a call that has ended.
+
+
+def _is_connected(channel: grpc.Channel) -> bool:
+    """Whether there is a connection, or it cannot be found out."""
+    states: SimpleQueue[grpc.ChannelConnectivity] = SimpleQueue()
+    channel.subscribe(states.put)
+    try:
+        return states.get(timeout=_STATE_WAIT) is grpc.ChannelConnectivity.READY
+    except Empty:
+        return True
+    finally:
+        channel.unsubscribe(states.put)

@@ -157,6 +157,16 @@ def from_rpc_error(error: grpc.RpcError) -> PlacementError:
     return from_status(_rich_status(error) or _plain_status(error))
 
 
+def is_of_own_clock(error: PlacementError) -> bool:
+    """Whether the client's own clock ended the call, before a server did."""
+    return isinstance(error, DeadlineTooShortError) and error.elapsed is None
+
+
+def not_reached() -> DeadlineTooShortError:
+    """For a call that ended before there was a connection; gRPC says only that its time was up."""
+    return DeadlineTooShortError("the time was up before any server was reached")
+
+
 #: What gRPC says of a request that is larger than the service takes.
 _TOO_LARGE = "Received message larger than max"
 

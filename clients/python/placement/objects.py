@@ -58,7 +58,8 @@ class ObjectsSession:
         while True:
             try:
                 left = max(0.0, end - time.monotonic())
-                response = client.result(self._place.future(question.request, timeout=left))
+                call = self._place.future(question.request, timeout=left)
+                response = client.result(call, self._client.channel)
                 self.objects.answered(question, response)
             except SnapshotUnknownError:
                 question = self.objects.retold(question, request)
@@ -89,9 +90,8 @@ class AsyncObjectsSession:
         while True:
             try:
                 left = max(0.0, end - time.monotonic())
-                response: PlaceObjectsResponse = await aio.result(
-                    self._stub.PlaceObjects(question.request, timeout=left)
-                )
+                call = self._stub.PlaceObjects(question.request, timeout=left)
+                response: PlaceObjectsResponse = await aio.result(call, self._client.channel)
                 self.objects.answered(question, response)
             except SnapshotUnknownError:
                 question = self.objects.retold(question, request)
