@@ -11,11 +11,19 @@ from controller.request import without
 from placement import v1
 from placement.errors import InvalidRequestError, Violation
 from placement.resources import KAI_QUEUES
+from tests.cluster.api import Resource
+from tests.cluster.build import clique, clique_set, node
+from tests.cluster.fixtures import Cluster
+from tests.cluster.grove import GroveStandIn
+from tests.cluster.kubelet import FakeKubelet
+from tests.cluster.schedulers import install_kinds
 from tests.controller.asking import ask, sent
 from tests.controller.bodies import OURS, gang, member
+from tests.controller.conftest import Start
+from tests.controller.gang_facts import bound_of, scheduled
 from tests.kubernetes import build
 
-GPUS = "nvidia.com/gpu"
+QUEUES = Resource("scheduling.run.ai/v2", "queues", namespaced=False)
 
 
 def cache_of(*bodies: build.Body) -> ClusterCache:
@@ -113,3 +121,21 @@ def test_what_the_service_refuses_counts_in_its_queue() -> None:
     assert smaller is not None
     assert sent(smaller) == ["waits"]
     assert used(smaller.request) == {"gpus": 2}
+
+
+def test_a_queue_keeps_its_limit_from_one_plan_to_the_next(
+    cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet, start: Start
+) -> None:
+    install_kinds(cluster.api)
+    cluster.api.create(QUEUES, build.kai_queue("team", limit=4))
+    cluster.add_nodes(node("a", gpus=8))
+    labels = {"kai.scheduler/queue": "team"}
+    start()
+    for name in ("first", "second"):
+        grove.apply(clique_set(name, clique("w", 3, labels=labels), namespace=cluster.namespace))
+        grove.settle()
+        cluster.wait_until(lambda: bound_of(cluster, "first-0") == 3, "the first gang is bound")
+    cluster.wait_until(
+        lambda: scheduled(cluster, "second-0").get("reason") == "QueueLimit", "the second waits"
+    )
+    assert bound_of(cluster, "second-0") == 0
