@@ -12,7 +12,7 @@ from typing import NamedTuple
 from placement_service.entities.request import (
     ExtrasPolicy,
     PodGang,
-    PodTemplate,
+    PodSet,
     Policy,
     Snapshot,
 )
@@ -89,11 +89,11 @@ class StayingGangs:
         self._taking_back = frozenset() if moves else take_back(snapshot)
         #: Pods that break a rule about other pods where they are.
         self.misplaced = out_of_place(with_all_terms(bare) if moves else bare)
-        self._by_pods = {_MISPLACED: self.misplaced}
         self._many_terms = has_many_terms(bare)
         self._many_homes = has_many_homes(bare, self._nodes)
-        if moves:
-            self._by_pods[_UNWELCOME] = unwelcome(bare)
+        #: Pods that their nodes would not take again, and whether none of them is moved.
+        self._refused = unwelcome(bare) if moves else frozenset()
+        self._many_refused = has_many_homes(bare, self._nodes, self._refused)
 
     def why(self, gang: PodGang) -> Protection | None:
         """What a gang has that keeps it, None where nothing is found."""
@@ -131,14 +131,17 @@ class StayingGangs:
             said = f"{_pods(beside)} beside reservations, with devices beyond their requests"
             yield Protection(f"has {said}", f"have {said} each")
         here = self._nodes.nodes.row_of
-        closed = here.keys() - self._nodes.usable if self._moves else frozenset()
         yield from _NOT_THERE.of(sum(pod.node not in here for pod, _ in pods))
-        yield from _CLOSED.of(sum(pod.node in closed for pod, _ in pods))
-        for _, template in pods:
-            for rule in self._rules(gang, template):
+        refused = [pod for pod, _ in pods if pod.name in self._refused]
+        if not self._many_refused and can_be_divided(gang, self._refused):
+            refused = []
+        closed = [pod for pod in refused if not self._nodes.nodes.open[here[pod.node]]]
+        yield from _CLOSED.of(len(closed))
+        for s in sets:
+            for rule in self._rules(gang, s):
                 yield Protection(f"has pods {rule}", f"have pods {rule}")
-        for words, among in self._by_pods.items():
-            yield from words.of(sum(pod.name in among for pod, _ in pods))
+        yield from _MISPLACED.of(sum(pod.name in self.misplaced for pod, _ in pods))
+        yield from _UNWELCOME.of(len(refused))
         together = self._moves and not self._many_homes and may_come_together(gang)
         if not (in_place or together or keeps_its_levels(gang, self._nodes)):
             said = "run in one domain of a level that"
@@ -147,7 +150,8 @@ class StayingGangs:
             said = "what pods that wait prefer to be near"
             yield Protection(f"is {said}", f"are {said}")
 
-    def _rules(self, gang: PodGang, template: PodTemplate) -> Iterator[str]:
+    def _rules(self, gang: PodGang, pod_set: PodSet) -> Iterator[str]:
+        template = pod_set.template
         if template.same_pcie_nics:
             yield f"with {template.same_pcie_nics} network devices each"
         if not self._moves:
@@ -162,7 +166,7 @@ class StayingGangs:
             yield "that ignore reservations, which are not moved"
         if template.required_anti_affinity and self._many_terms:
             yield "with required anti-affinity, as many others have, which are not moved"
-        if binds_what_comes(template) and (self._many_homes or not can_be_divided(gang)):
+        if binds_what_comes(pod_set) and (self._many_homes or not can_be_divided(gang)):
             what = "with required affinity" if template.required_affinity else "that are spread"
             yield f"{what}, which are not moved"
 

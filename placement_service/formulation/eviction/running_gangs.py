@@ -25,14 +25,13 @@ that are only overbooked go all the same (see `overbooked_nodes`). Where extras 
 with their priority it stays, too, if it has extras and its minimum must run: that is a priority
 above all others, which its extras do not have.
 
-Pods on nodes that would not take them again may be evicted but not moved. Nor are pods in a
-ComputeDomain that may share a node with another one (see `implied_rules`), nor pods with required
-anti-affinity where there are many unlike terms: each that moves would be a kind of pods of its own
-for every model. Nor are pods that ignore reservations: these hold their room beside such a pod
-while it stays, but not where it comes. Nor are gangs near which others that wait prefer to be. Pods
-with required affinity and pods that are spread are moved where they run in few places and are told
-by these alone (see `ruled_pods`). A gang that is not initialized gets no pod: it may go, where none
-of its pods waits.
+Pods are not moved in a ComputeDomain that may share a node with another one (see `implied_rules`),
+nor with required anti-affinity where there are many unlike terms: each that moves would be a kind
+of pods of its own for every model. Nor are pods that ignore reservations: these hold their room
+beside such a pod while it stays, but not where it comes. Nor are gangs near which others that wait
+prefer to be. Pods with required affinity, pods that are spread, and pods that their nodes would not
+take again are moved where they run in few places and are told by these alone (see `ruled_pods`). A
+gang that is not initialized gets no pod: it may go, where none of its pods waits.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -120,7 +119,12 @@ def open_running_gangs(
     else:
         snapshot, losing = without_overbooking(snapshot, policy)
     rights = EvictionRights(snapshot, policy, each_alone=True)
-    able = frozenset(_able(snapshot, policy, rights, moves=moves)) - frozenset(closed)
+    on = RunningOn.of(snapshot.columns)
+    refused = unwelcome(snapshot) if moves else frozenset()
+    staying = out_of_place(snapshot)
+    if refused and has_many_homes(snapshot, on, refused):
+        staying, refused = staying | refused, frozenset()
+    able = frozenset(_able(snapshot, policy, rights, on, staying, refused)) - frozenset(closed)
     extras_first = policy.extras is ExtrasPolicy.WITH_PRIORITY
     bases = frozenset() if moves else _bases_of_others(snapshot, able)
     # A base that stays may lose its extras, unless these came before all others (see below).
@@ -135,9 +139,8 @@ def open_running_gangs(
         opened = Prepared(snapshot)
     elif moves:
         young = {i for i in chosen if rights.keeps_its_minimum(snapshot.gangs[i])}
-        on = RunningOn.of(snapshot.columns)
         scattered = frozenset(i for i in chosen if not keeps_its_levels(snapshot.gangs[i], on))
-        opened = open_for_moves(snapshot, policy, chosen, scattered)
+        opened = open_for_moves(snapshot, policy, chosen, scattered, refused)
         opened = replace(opened, only_extras=frozenset(young))
     else:
         # Together gangs may not reclaim as much as each may alone: bounds are about the latter.
@@ -173,14 +176,12 @@ def open_running_gangs(
     stays |= losing.intersection(snapshot.gangs[i].name for i in chosen)
     if not moves:
         missed += [g for g in snapshot.gangs if g.name in unsaid and part_name(g.name) in names]
-    nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
+    grows = growing(snapshot)
     return replace(
         opened,
         exact=opened.exact and not (missed or stays),
         missed=stays,
-        mends=any(
-            (g.base_gang or g.name) in grows and not keeps_its_levels(g, nodes) for g in missed
-        ),
+        mends=any((g.base_gang or g.name) in grows and not keeps_its_levels(g, on) for g in missed),
     )
 
 
@@ -188,7 +189,8 @@ def gangs_that_may_go(snapshot: Snapshot, policy: Policy) -> frozenset[int]:
     """The gangs that a policy which evicts opens."""
     snapshot, _ = without_overbooking(snapshot, policy)
     rights = EvictionRights(snapshot, policy, each_alone=True)
-    able = frozenset(_able(snapshot, policy, rights, moves=False))
+    on, staying = RunningOn.of(snapshot.columns), out_of_place(snapshot)
+    able = frozenset(_able(snapshot, policy, rights, on, staying, frozenset()))
     return able - _bases_of_others(snapshot, able)
 
 
@@ -224,18 +226,23 @@ def _held_by_others(snapshot: Snapshot, rights: EvictionRights) -> frozenset[str
 
 
 def _able(
-    snapshot: Snapshot, policy: Policy, rights: EvictionRights, *, moves: bool
+    snapshot: Snapshot,
+    policy: Policy,
+    rights: EvictionRights,
+    nodes: RunningOn,
+    staying: frozenset[str],
+    refused: frozenset[str],
 ) -> Iterator[int]:
-    nodes = RunningOn.of(snapshot.columns)
+    """Those that may give way and of which the problem can say so; `staying` pods do not, and
+    `refused` ones are those that their nodes would not take again.
+    """
+    moves = policy.eviction is EvictionPolicy.REPACK
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
     grows = growing(snapshot)
     short = {other.name for other in snapshot.gangs if other.is_pending}
     by_priority = policy.extras is ExtrasPolicy.WITH_PRIORITY
-    staying = out_of_place(snapshot)
     taking_back = frozenset() if moves else take_back(snapshot)
-    if moves:
-        staying |= unwelcome(snapshot)
     keeps_apart = moves and has_many_terms(snapshot)
     in_many_places = moves and has_many_homes(snapshot, nodes)
     reserved = {reservation.node for reservation in snapshot.reservations}
@@ -257,8 +264,8 @@ def _able(
             and not any(p.held is not None and p.node in reserved for p in running(gang))
             and not (staying and any(p.name in staying for p in running(gang)))
             and not (keeps_apart and _avoids_others(gang))
-            and not (in_many_places and any(ruled_sets(gang)))
-            and (not moves or can_be_divided(gang))
+            and not (in_many_places and any(ruled_sets(gang, refused)))
+            and (not moves or can_be_divided(gang, refused))
             and _tells_devices(gang, nodes, policy)
             and not (overbooked and any(p.node in overbooked for p in running(gang)))
             and (
@@ -319,7 +326,7 @@ def _is_told(gang: PodGang, nodes: RunningOn, *, moves: bool) -> bool:
         and not gang.refusals
         and (not gang.uninitialized or stays_in_place(gang, moves=moves))
         and not any(group.fixed_pods for group in gang.groups)
-        and all(p.node in (nodes.usable if moves else nodes.nodes.row_of) for p in pods)
+        and all(p.node in nodes.nodes.row_of for p in pods)
         and not any(
             s.bound_pods and _has_other_rules(s.template, moves=moves)
             for group in gang.groups

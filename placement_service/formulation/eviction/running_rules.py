@@ -65,14 +65,14 @@ def has_many_terms(snapshot: Snapshot) -> bool:
 
 def unwelcome(snapshot: Snapshot) -> frozenset[str]:
     """The names of running pods, among those in pod sets, that their nodes would not take again:
-    labels and taints may have changed since the pods came.
+    nodes are closed, and labels and taints may have changed, since the pods came.
     """
     nodes = snapshot.columns
-    tainted = any(nodes.taints.kinds)
+    always = any(nodes.taints.kinds) or not nodes.open.all()
 
     def may_be_refused(template: PodTemplate) -> bool:
         picky = template.node_selector or template.required_node_affinity is not None
-        return bool(tainted or picky)
+        return bool(always or picky)
 
     # Templates live as long as the snapshot, and many pods share one.
     running: dict[int, list[BoundPod]] = {}
@@ -86,7 +86,7 @@ def unwelcome(snapshot: Snapshot) -> frozenset[str]:
     masks = NodeMasks(nodes, list(templates.values()))
     found: list[str] = []
     for key, template in templates.items():
-        refused = ~(masks.selected(template) & masks.tolerated(template))
+        refused = ~(masks.selected(template) & masks.tolerated(template) & nodes.open)
         found += [pod.name for pod in running[key] if refused[nodes.row_of[pod.node]]]
     return frozenset(found)
 

@@ -26,13 +26,12 @@ class RunningOn:
     """Facts about the nodes that pods run on."""
 
     nodes: Nodes
-    usable: frozenset[str]
     listing: frozenset[str]
 
     @classmethod
     def of(cls, nodes: Nodes) -> RunningOn:
         lists = nodes.parts.where(lambda parts: parts.devices)
-        return cls(nodes, named(nodes, nodes.open), named(nodes, lists))
+        return cls(nodes, named(nodes, lists))
 
     def domain(self, pod: BoundPod, level: str) -> str | None:
         """The value of a label on the node of a pod; a node that is gone has none."""

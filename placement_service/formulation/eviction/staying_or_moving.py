@@ -47,12 +47,17 @@ MOST_NODES = 200
 
 
 def open_for_moves(
-    snapshot: Snapshot, policy: Policy, chosen: frozenset[int], scattered: frozenset[int]
+    snapshot: Snapshot,
+    policy: Policy,
+    chosen: frozenset[int],
+    scattered: frozenset[int],
+    refused: frozenset[str],
 ) -> Prepared:
     """The snapshot with the chosen gangs open: all their pods run, wherever that is. Those that are
-    `scattered` break their required levels where they run.
+    `scattered` break their required levels where they run, and `refused` pods are those that their
+    nodes would not take again.
     """
-    opening = _Opening(snapshot, policy, scattered)
+    opening = _Opening(snapshot, policy, scattered, refused)
     gangs = [
         opening.running(i, gang) if i in chosen else gang for i, gang in enumerate(snapshot.gangs)
     ]
@@ -83,7 +88,13 @@ class _Opening:
     `Prepared`.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, scattered: frozenset[int]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        scattered: frozenset[int],
+        refused: frozenset[str],
+    ) -> None:
         self.freed = Freed(snapshot.columns)
         self.homes: list[Assignment] = []
         self.minimums: dict[GroupOf, int] = {}
@@ -95,6 +106,7 @@ class _Opening:
         self.unlike: set[int] = set()
         self._row = snapshot.columns.row_of
         self._scattered = scattered
+        self._refused = refused
         self._devices = _Devices(
             snapshot.columns, policy, requires_partition(snapshot), wants_network(snapshot)
         )
@@ -115,7 +127,7 @@ class _Opening:
         sets: list[PodSet] = []
         for s in self._devices.sets(group):
             self.freed.add(s, s.bound_pods)
-            if i in self._scattered or binds_what_comes(s.template):
+            if i in self._scattered or binds_what_comes(s, self._refused):
                 sets += self._divided(GroupOf(i, r), len(sets), s)
             else:
                 sets.append(self._anywhere(SetOf(i, r, len(sets)), s))

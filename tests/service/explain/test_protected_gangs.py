@@ -290,8 +290,11 @@ def test_a_gang_that_cannot_be_moved_says_why(
     )
 
 
-def test_a_gang_that_stays_for_another_reason_does_not_name_a_rule_that_changes_nothing() -> None:
+def test_a_gang_that_stays_for_another_reason_does_not_name_a_rule_that_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No pod has room beside those of its ComputeDomain, nor beside those that it keeps away."""
+    monkeypatch.setattr(ruled_pods, "MOST_HOMES", 0)
     scenario = Scenario("r1: x1=0/8 x2=0/8").node("x1", taints=["gpu"])
     group = replace(old("old", "x1", gpus=8), away=(near(HOSTNAME, group="w"),))
     group = replace(group, asks={"compute_domain": "ml/d"})
@@ -301,7 +304,10 @@ def test_a_gang_that_stays_for_another_reason_does_not_name_a_rule_that_changes_
     assert "would not take it again" in reason.message
 
 
-def test_a_gang_on_a_node_that_would_not_take_it_again_says_so() -> None:
+def test_a_gang_on_a_node_that_would_not_take_it_again_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ruled_pods, "MOST_HOMES", 0)
     scenario = Scenario("r1: x1=4/8 x2=4/4").node("x1", taints=["gpu"])
     scenario = scenario.gang("old", old("old", "x1", gpus=4))
     urgent = Group("w", pods=1, gpus=8, tolerate=("gpu",))
@@ -310,6 +316,14 @@ def test_a_gang_on_a_node_that_would_not_take_it_again_says_so() -> None:
         "gang old (priority 0) has 1 pod on a node that would not take it again; without it the "
         "gang would fit; its own priority is 0."
     )
+
+
+def test_a_gang_with_a_pod_on_a_closed_node_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ruled_pods, "MOST_HOMES", 1)
+    scenario = Scenario("r1: x1=4/8 x2=4/4 x3=0/4").node("x3", cordoned=True)
+    scenario = scenario.gang("old", old("old", "x1", "x3", gpus=4))
+    *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8), EvictionPolicy.REPACK)
+    assert "has 1 pod on a node that takes no new pods; without it" in reason.message
 
 
 @pytest.mark.parametrize("eviction", [EvictionPolicy.PREEMPT, EvictionPolicy.REPACK])

@@ -73,7 +73,9 @@ ODD = {
     "a ComputeDomain": halves({"asks": {"compute_domain": "d"}}).gang(
         "other", Group("v", pods=1, gpus=2, asks={"compute_domain": "e"})
     ),
-    "nodes that would not take it again": halves({"select": {"kind": "gone"}}),
+    "nodes that would not take it again, and unlike pods": unlike(
+        halves({"select": {"kind": "gone"}})
+    ),
     "a port that its node does not list": halves({"ports": (80,)}),
     "two racks where one is required, and an extra": halves(
         {"min": 1}, told=("x1", "x3"), pack="rack"
@@ -92,11 +94,11 @@ ODD = {
     ),
     "an overbooked node": halves().hold("held", "x1", 5, "nobody"),
     "a reservation": in_a_reservation(halves()),
-    "a closed node": halves(told=("x1", "x3")).node("x3", cordoned=True),
-    "a closed node, and a full queue": halves(told=("x1", "x3"), queue="q")
+    "a closed node, and unlike pods": unlike(halves()).node("x3", cordoned=True),
+    "a closed node, unlike pods and a full queue": unlike(halves(queue="q"))
     .gang("b", pods=1, gpus=2, queue="q", priority=1)
     .node("x3", cordoned=True)
-    .queue("q", limit={"gpus": 8}),
+    .queue("q", limit={"gpus": 5}),
     "a pod that is not told": halves({"on": ("x3",), "min": 1}),
 }
 

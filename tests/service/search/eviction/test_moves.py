@@ -11,16 +11,17 @@ from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     Effect,
     ExtrasPolicy,
+    Node,
     PodGang,
     PodGroup,
     Snapshot,
     Taint,
+    Toleration,
 )
 from tests.service.evictions import (
     PREEMPT,
     REPACK,
     cluster,
-    opened,
     running,
     urgent,
 )
@@ -103,23 +104,55 @@ def test_a_pod_that_waits_does_not_stand_in_for_one_that_would_have_to_move() ->
     assert not result.bindings
 
 
-def test_a_gang_is_not_moved_whose_node_would_not_take_it_again() -> None:
-    """Its node has lost the label that it selects, or has a taint since."""
-    old = running("old", "n0", gpus=4)
+REFUSING = {
+    "a label that is gone": replace(node("n0", used=4), labels={"model": "old"}),
+    "a taint": replace(node("n0", used=4), taints=(Taint("gpu", "", Effect.NO_SCHEDULE),)),
+}
+
+
+def _picky(old: PodGang) -> PodGang:
     [group] = old.groups
     [pods] = group.pod_sets
-    picky = replace(pods, template=replace(pods.template, node_selector=(("model", "new"),)))
-    old_here = replace(old, groups=(replace(group, pod_sets=(picky,)),))
-    taint = Taint("gpu", "", Effect.NO_SCHEDULE)
-    free = node("n1", gpus=4)
-    for there, one in (
-        (node("n0", used=4), old_here),
-        (replace(node("n0", used=4), taints=(taint,)), old),
-    ):
-        question = Snapshot((there, free), (one, urgent()))
-        assert not opened(question, REPACK)
-        assert not answer(question, REPACK).evictions
-    assert opened(Snapshot((node("n0", used=4, model="new"), free), (old_here, urgent())), REPACK)
+    template = replace(pods.template, node_selector=(("model", "new"),))
+    return replace(old, groups=(replace(group, pod_sets=(replace(pods, template=template),)),))
+
+
+def _tolerant(gang: PodGang) -> PodGang:
+    [group] = gang.groups
+    [pods] = group.pod_sets
+    template = replace(pods.template, tolerations=(Toleration("", True, "", None),))
+    return replace(gang, groups=(replace(group, pod_sets=(replace(pods, template=template),)),))
+
+
+@pytest.mark.parametrize("there", REFUSING.values(), ids=REFUSING)
+def test_a_gang_moves_from_a_node_that_would_not_take_it_again(there: Node) -> None:
+    """Its node has lost the label that it selects, or has a taint since; it finds another one."""
+    old = _picky(running("old", "n0", gpus=4))
+    question = Snapshot((there, node("n1", gpus=4, model="new")), (old, _tolerant(urgent())))
+    result = answer(question, REPACK)
+    assert [
+        (e.to_node, b.node) for e, b in zip(result.evictions, result.bindings, strict=True)
+    ] == [("nodes/n1", "nodes/n0")]
+    assert result.solution.proven
+
+
+def test_a_gang_does_not_come_again_to_a_node_that_would_not_take_it() -> None:
+    """Both of its pods move, or none; the node with room takes one."""
+    old = _picky(running("old", "n0", "n1", gpus=4))
+    nodes = (node("n0", used=4), node("n1", used=4, model="new"), node("n2", gpus=4, model="new"))
+    result = answer(Snapshot(nodes, (old, _picky(urgent()))), REPACK)
+    assert not result.evictions
+    assert result.solution.proven
+
+
+def test_a_gang_with_a_pod_on_a_closed_node_moves_whole() -> None:
+    """One of its pods is in the way, the other one runs on a node that takes no new pods."""
+    closed = replace(node("n1", used=4), unschedulable=True)
+    nodes = (node("n0", used=4), closed, node("n2", gpus=4), node("n3", gpus=4))
+    result = answer(Snapshot(nodes, (running("old", "n0", "n1"), urgent())), REPACK)
+    assert {e.to_node for e in result.evictions} == {"nodes/n2", "nodes/n3"}
+    assert len(result.bindings) == 1
+    assert result.solution.proven
 
 
 def _with_extras(old: PodGang, pods: int) -> PodGang:
