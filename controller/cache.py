@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -130,8 +130,13 @@ class ClusterCache:
     @property
     def is_synced(self) -> bool:
         """Whether every kind was listed."""
+        return not self.unread
+
+    @property
+    def unread(self) -> Collection[str]:
+        """The kinds that were not listed yet."""
         with self._changed:
-            return self._synced.issuperset(self._stores)
+            return self._stores.keys() - self._synced
 
     # What we did ourselves.
 

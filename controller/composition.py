@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -64,6 +64,8 @@ _GRACE = 20.0
 #: Watches that are open at once, at most.
 _MOST_WATCHES = len(PLANNED_FROM) + len(ALSO_PLANNED_FROM)
 _CONTROLLER = "placement-controller"
+#: Kinds that are named as not read yet.
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Mode:
 
     cycle: RunnableCycle
     watchers: Sequence[Watcher]
-    is_synced: Callable[[], bool]
+    unread: Callable[[], Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def running(settings: Settings, *, on_step: StepObserver = ignored) -> Iterator[
                 settings.http_host,
                 settings.http_port,
                 healthy=lambda: _stuck(shared.heartbeat, settings.stuck_after) or threads.ended,
-                ready=lambda: "" if mode.is_synced() else "the cluster is not read yet",
+                ready=lambda: _unread(mode.unread()),
                 registry=metrics.registry,
             )
         )
@@ -160,6 +162,12 @@ def _end(stop: Callable[[], None], thread: threading.Thread) -> None:
 def _stuck(heartbeat: Heartbeat, limit: float) -> str:
     stuck = heartbeat.stuck_for
     return "" if stuck < limit else f"a step takes {stuck:.0f} s"
+
+
+def _unread(kinds: Collection[str]) -> str:
+    more = len(kinds) - _MOST_NAMED
+    named = sorted(kinds)[:_MOST_NAMED] + ([f"{more} more"] if more > 0 else [])
+    return f"the cluster is not read yet: {', '.join(named)}" if kinds else ""
 
 
 def _cluster(settings: Settings, metrics: Metrics, stack: ExitStack) -> Cluster:
@@ -265,7 +273,7 @@ def _scheduling(shared: Shared) -> Mode:
         relist=lambda: _relist(watchers),
         metrics=shared.metrics,
     )
-    return Mode(cycle, watchers, lambda: cache.is_synced)
+    return Mode(cycle, watchers, lambda: cache.unread)
 
 
 def _advising(shared: Shared) -> Mode:
@@ -309,7 +317,7 @@ def _advising(shared: Shared) -> Mode:
         heartbeat=shared.heartbeat,
         relist=lambda: _relist(watchers),
     )
-    return Mode(cycle, watchers, lambda: cache.is_synced)
+    return Mode(cycle, watchers, lambda: cache.unread)
 
 
 def _inquiry(shared: Shared) -> Inquiry:

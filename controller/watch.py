@@ -59,9 +59,10 @@ def after(error: ApiError, failures: int, *, absent_poll: float, jitter: float) 
         return Next(Action.RELIST, 0.0 if failures == 1 else backoff)
     if error.status == 429:
         return Next(Action.RESUME, max(backoff, error.retry_after or 0.0))
-    if error.status == 0 or error.status >= 500 or error.status in (401, 403, 408):
+    if error.status == 0 or error.status >= 500 or error.status in (401, 408):
         return Next(Action.RESUME, backoff)
-    # The server does not understand this version; it is of no use to name it again.
+    # The server does not understand this version; it is of no use to name it again. Or we may list
+    # and not watch (403): then a list now and then shows what there is.
     return Next(Action.RELIST, backoff)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -45,8 +45,13 @@ class ObjectCache:
     @property
     def is_synced(self) -> bool:
         """Whether every kind was listed."""
+        return not self.unread
+
+    @property
+    def unread(self) -> Collection[str]:
+        """The kinds that were not listed yet."""
         with self._changed:
-            return self._synced.issuperset(self._stores)
+            return {f"{r.api_version}/{r.kind}" for r in self._stores.keys() - self._synced}
 
     @property
     def revision(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.cluster.build import clique, clique_set, node
 from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
+from tests.cluster.proxy import FaultProxy, Refuse
 from tests.controller.conftest import controller
 
 
@@ -66,8 +68,19 @@ def test_it_is_not_ready_while_the_cluster_cannot_be_read(
     kubeconfig = cluster.kubeconfig(url="http://127.0.0.1:9")
     with controller(kubeconfig, service) as running:
         status, why = get(running.probes.port, "/readyz")
-        assert (status, why) == (503, "the cluster is not read yet\n")
+        assert status == 503
+        assert why.startswith("the cluster is not read yet: ClusterTopologyBinding, Node, Pod, ")
+        assert re.search(r", \d+ more\n$", why)
         assert get(running.probes.port, "/healthz")[0] == 200
+
+
+def test_a_kind_that_may_not_be_read_is_named(
+    cluster: Cluster, service: str, fault_proxy: FaultProxy
+) -> None:
+    fault_proxy.fault(Refuse(403), method="GET", path="/priorityclasses$")
+    with controller(cluster.kubeconfig(url=fault_proxy.url), service) as running:
+        told = (503, "the cluster is not read yet: PriorityClass\n")
+        cluster.wait_until(lambda: get(running.probes.port, "/readyz") == told, "it names the kind")
 
 
 def test_the_environment_wins_over_the_file(

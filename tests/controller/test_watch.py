@@ -28,12 +28,12 @@ def todo(status: int, failures: int = 1, *, retry_after: float | None = None) ->
     [
         (0, Action.RESUME),
         (401, Action.RESUME),
-        (403, Action.RESUME),
         (429, Action.RESUME),
         (500, Action.RESUME),
         (503, Action.RESUME),
         (410, Action.RELIST),
         (400, Action.RELIST),
+        (403, Action.RELIST),
         (404, Action.ABSENT),
     ],
 )
@@ -152,6 +152,11 @@ def test_watches_that_fail_at_once_are_not_opened_without_end(watch: Callable[[]
         wait_until(lambda: server.lists + server.watches >= 6, "it tries again")
         # Without waits it would be a matter of microseconds.
         assert time.monotonic() - started >= 0.1
+
+
+def test_a_kind_that_may_be_listed_and_not_watched_is_listed_now_and_then() -> None:
+    with watching(Server(lambda: refuse(403))) as (_, cache):
+        wait_until(lambda: ("", "n3") in cache.view().nodes, "it knows what there is now")
 
 
 def test_history_that_is_lost_after_each_event_is_not_listed_without_end() -> None:
