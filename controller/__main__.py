@@ -16,10 +16,10 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from controller import logs
 from controller.composition import running
+from controller.runtime import logs
+from controller.runtime.steps import StepObserver, ignored
 from controller.settings import Settings, faults
-from controller.steps import StepObserver, ignored
 from placement.cluster import ApiError
 
 logger = logging.getLogger("controller")

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controller.gang_state import GangState, Key, Lifecycle
+from controller.cluster.gang_state import GangState, Key, Lifecycle
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,26 +27,26 @@ from controller.advice.cycle import AdviceCycle, AdviceOptions
 from controller.advice.lifecycle import AdviceLifecycle
 from controller.advice.objects import ObjectCache
 from controller.advice.writes import guarded
-from controller.authority import AlwaysLeader, Authority, Heartbeat
+from controller.asking.inquiry import Inquiry
+from controller.asking.service_client import ServiceClient
 from controller.batch import Backoff, Window
 from controller.binding.apply import Applier, KubernetesBinder
-from controller.cache import ClusterCache
+from controller.cluster.cache import ClusterCache
+from controller.cluster.watch import Sink, Watcher
 from controller.cycle import Cycle, CycleOptions, Effects
 from controller.eviction.evict import Evictions, KubernetesEvictor
 from controller.eviction.journal import Journal
-from controller.inquiry import Inquiry
-from controller.lease import Elector, Timing
-from controller.metrics import Metrics
 from controller.policy import EvictionSetting, policy
-from controller.probes import Probes
 from controller.reports.events import Recorder
 from controller.reports.remedies import Remedies
 from controller.reports.report import Reporter, report_eviction
-from controller.service_client import ServiceClient
+from controller.runtime.authority import AlwaysLeader, Authority, Heartbeat
+from controller.runtime.lease import Elector, Timing
+from controller.runtime.metrics import Metrics
+from controller.runtime.probes import Probes
+from controller.runtime.steps import StepObserver, ignored
+from controller.runtime.threads import Threads
 from controller.settings import Settings
-from controller.steps import StepObserver, ignored
-from controller.threads import Threads
-from controller.watch import Sink, Watcher
 from placement import v1
 from placement.cluster import Cluster
 from placement.resources import (
@@ -222,7 +222,7 @@ def _service(settings: Settings, stack: ExitStack) -> ServiceClient:
     address = settings.service
     if not address:
         # Only here: a controller with a service elsewhere never loads it.
-        from controller.embedded import serving
+        from controller.asking.embedded import serving
 
         address = stack.enter_context(serving(time_limit=settings.time_limit))
     return ServiceClient(

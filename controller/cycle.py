@@ -14,29 +14,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller import batch
-from controller.authority import Authority, Heartbeat
+from controller.asking.inquiry import Inquiry
+from controller.asking.request import Query, QueryOptions, build_query
 from controller.binding.apply import Applier, GangPlan, Outcome, Result, plans, staleness
 from controller.binding.device_notes import DeviceNotes
 from controller.binding.dry_run import DryRun
 from controller.binding.unconfirmed import BindingLookup, UnconfirmedBindings
-from controller.cache import ClusterCache
-from controller.clocks import CLOCKS, Clocks
-from controller.cluster_view import ClusterView
+from controller.cluster.cache import ClusterCache
+from controller.cluster.gang_state import GangState, Key, Lifecycle, key_of_resource
+from controller.cluster.gangs.gated import GatedGangs, Kept
+from controller.cluster.view import ClusterView
 from controller.dependencies import depends_on
 from controller.eviction.evict import Evictions, with_room_taken
 from controller.eviction.plan import EvictionPlan, eviction_plans
 from controller.gang_history import GangHistory
-from controller.gang_state import GangState, Key, Lifecycle, key_of_resource
-from controller.gangs.gated import GatedGangs, Kept
-from controller.inquiry import Inquiry
-from controller.metrics import Metrics
 from controller.reports import notices
 from controller.reports.notices import Notice
 from controller.reports.remedies import Remedies
 from controller.reports.report import Reporter
 from controller.reports.schedule import ReportSchedule
-from controller.request import Query, QueryOptions, build_query
-from controller.steps import Step
+from controller.runtime.authority import Authority, Heartbeat
+from controller.runtime.clocks import CLOCKS, Clocks
+from controller.runtime.metrics import Metrics
+from controller.runtime.steps import Step
 from placement import v1
 from placement.kubernetes import InputError
 from placement.resources import DEVICES

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from controller.gang_state import Key
+from controller.cluster.gang_state import Key
 from placement import v1
 from placement.kubernetes.values.selectors import LabelSelector
 

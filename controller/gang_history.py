@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from controller.batch import Queue
 from controller.binding.apply import Outcome
-from controller.gang_state import GangState, Key, Lifecycle
+from controller.cluster.gang_state import GangState, Key, Lifecycle
 from controller.reports import notices
 from controller.reports.notices import Notice
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from controller.advice.advice import Advice, Mark
 from controller.advice.objects import Objects
 from controller.binding.apply import Binding
-from controller.gang_state import Body, Key
+from controller.cluster.gang_state import Body, Key
 
 
 class Progress(StrEnum):

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from controller.binding.apply import Binding
-from controller.gang_state import Body, Key, key_of
+from controller.cluster.gang_state import Body, Key, key_of
 from placement.advice_marks import ADVICE
 from placement.kubernetes.nodes.device_annotations import ALLOCATED
 from placement.kubernetes.pods.pods import KAI_GROUP

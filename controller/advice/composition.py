@@ -7,12 +7,12 @@ from concurrent.futures import Executor
 from typing import Literal
 
 from controller.advice.adapter import Adapter
-from controller.advice.kai import Kai
-from controller.advice.kai_pins import KaiPins
-from controller.advice.koordinator import Koordinator
-from controller.advice.koordinator_hints import KoordinatorHints
-from controller.advice.kube_scheduler import KubeScheduler
-from controller.advice.volcano import Volcano
+from controller.advice.schedulers.kai import Kai
+from controller.advice.schedulers.kai_pins import KaiPins
+from controller.advice.schedulers.koordinator import Koordinator
+from controller.advice.schedulers.koordinator_hints import KoordinatorHints
+from controller.advice.schedulers.kube_scheduler import KubeScheduler
+from controller.advice.schedulers.volcano import Volcano
 from placement.cluster import Cluster
 
 AdapterName = Literal[

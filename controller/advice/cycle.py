@@ -17,15 +17,15 @@ from controller.advice.gpu_groups import GpuGroups, noted_groups
 from controller.advice.lifecycle import AdviceLifecycle
 from controller.advice.objects import ObjectCache, Objects
 from controller.advice.request import AdviceRequest, Room, build_request
-from controller.authority import Authority, Heartbeat
+from controller.asking.inquiry import Inquiry
+from controller.asking.request import Query
 from controller.binding.apply import Binding
 from controller.binding.device_notes import DeviceNotes, Notes
-from controller.clocks import CLOCKS, Clocks
+from controller.cluster.gang_state import Key, key_of_resource
 from controller.gang_history import GangHistory
-from controller.gang_state import Key, key_of_resource
-from controller.inquiry import Inquiry
-from controller.request import Query
-from controller.steps import Step
+from controller.runtime.authority import Authority, Heartbeat
+from controller.runtime.clocks import CLOCKS, Clocks
+from controller.runtime.steps import Step
 from placement import v1
 from placement.kubernetes import InputError
 from placement.resources import DEVICES

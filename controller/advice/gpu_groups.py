@@ -11,7 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 from controller.binding.device_notes import Notes
-from controller.gang_state import Body
+from controller.cluster.gang_state import Body
 from placement import v1
 from placement.kubernetes.pods.pods import KAI_GROUP
 from placement.kubernetes.pods.shares import ANNOTATIONS

@@ -30,9 +30,9 @@ from controller.advice.pod_patches import annotate, gates, set_condition
 from controller.advice.rejections import Rejections
 from controller.advice.room import fingerprint, overbooked, what_pods_meet
 from controller.binding.apply import Binding
-from controller.clocks import CLOCKS, Clocks
-from controller.gang_state import Body, Key, node_of
+from controller.cluster.gang_state import Body, Key, node_of
 from controller.reports.events import Recorder
+from controller.runtime.clocks import CLOCKS, Clocks
 from placement.advice_marks import ADVICE, GATE
 from placement.cluster import ApiError, Cluster
 from placement.kubernetes import InputError

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from controller.gang_state import Body, Key, key_of
+from controller.cluster.gang_state import Body, Key, key_of
 from placement.resources import PODS, Resource
 
 _LONG_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"

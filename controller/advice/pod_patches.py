@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
-from controller.gang_state import Body, Key
+from controller.cluster.gang_state import Body, Key
 from placement.advice_marks import CONDITION, GATE
 from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Cluster
 from placement.resources import PODS

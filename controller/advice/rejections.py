@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
-from controller.gang_state import Key
+from controller.cluster.gang_state import Key
 from placement.cluster import ApiError, Cluster
 from placement.resources import PODS
 

@@ -16,9 +16,9 @@ from controller.advice.advice import Advice, read_advice
 from controller.advice.gpu_groups import group_labels, noted_groups
 from controller.advice.objects import Objects
 from controller.binding.apply import Binding
-from controller.gang_state import Body, Key, key_of_resource, node_of
-from controller.gangs.plain import plain_gangs
-from controller.unreadable import node_closed_by
+from controller.cluster.gang_state import Body, Key, key_of_resource, node_of
+from controller.cluster.gangs.plain import plain_gangs
+from controller.cluster.unreadable import node_closed_by
 from placement import v1
 from placement.kubernetes import InputError, Translation, translate
 from placement.kubernetes import Objects as Input

@@ -17,7 +17,7 @@ from controller.advice.adapter import Adapter
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
 from controller.advice.request import build_request
-from controller.gang_state import Body, Key, condition_of, key_of, node_of
+from controller.cluster.gang_state import Body, Key, condition_of, key_of, node_of
 from placement import v1
 from placement.cluster import ApiError, Cluster
 from placement.kubernetes.nodes.devices import KAI_HOLDERS

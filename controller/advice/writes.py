@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.authority import Heartbeat
-from controller.steps import Step
+from controller.runtime.authority import Heartbeat
+from controller.runtime.steps import Step
 from placement.cluster import ApiError, Cluster
 
 

@@ -20,10 +20,10 @@ from enum import StrEnum
 from typing import Protocol
 
 from controller.binding.device_notes import Notes
-from controller.cache import ClusterCache
-from controller.cluster_view import ClusterView
-from controller.gang_state import Key, is_free, key_of_resource
-from controller.steps import Step, StepObserver, ignored
+from controller.cluster.cache import ClusterCache
+from controller.cluster.gang_state import Key, is_free, key_of_resource
+from controller.cluster.view import ClusterView
+from controller.runtime.steps import Step, StepObserver, ignored
 from placement import v1
 from placement.cluster import ApiError, Body, Cluster
 from placement.resources import PODS

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from controller.gang_state import Body, Key, node_of
+from controller.cluster.gang_state import Body, Key, node_of
 from placement import v1
 from placement.kubernetes.nodes.device_annotations import ALLOCATED, read_allocated
 from placement.kubernetes.values.reading import At

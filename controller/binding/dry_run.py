@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from controller.binding.apply import Binding, GangPlan
-from controller.gang_state import Key
+from controller.cluster.gang_state import Key
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import math
 from typing import Final, Protocol
 
 from controller.binding.apply import BindAttempt, Binding, Result
-from controller.cache import ClusterCache
-from controller.gang_state import Key
+from controller.cluster.cache import ClusterCache
+from controller.cluster.gang_state import Key
 from placement.cluster import ApiError
 
 logger = logging.getLogger(__name__)

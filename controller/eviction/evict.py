@@ -17,11 +17,11 @@ from concurrent.futures import Executor
 from enum import StrEnum
 from typing import Final, Protocol
 
-from controller.clocks import CLOCKS, Clocks
-from controller.cluster_view import ClusterView
+from controller.cluster.gang_state import Body, Key
+from controller.cluster.view import ClusterView
 from controller.eviction.plan import EvictionPlan, Victim
-from controller.gang_state import Body, Key
-from controller.steps import Step, StepObserver, ignored
+from controller.runtime.clocks import CLOCKS, Clocks
+from controller.runtime.steps import Step, StepObserver, ignored
 from placement.cluster import ApiError, Cluster
 from placement.resources import PODS
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 
+from controller.cluster.gang_state import Key
 from controller.eviction.plan import EvictionPlan
-from controller.gang_state import Key
 from placement.cluster import MERGE_PATCH, ApiError, Cluster
 from placement.resources import CONFIG_MAPS
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.binding.apply import Binding, GangPlan
-from controller.cluster_view import ClusterView
-from controller.gang_state import Key, key_of_resource, node_of
+from controller.cluster.gang_state import Key, key_of_resource, node_of
+from controller.cluster.view import ClusterView
 from placement import v1
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.binding.apply import Outcome
+from controller.cluster.gang_state import GangState, Key, key_of_resource
 from controller.eviction.plan import EvictionPlan
-from controller.gang_state import GangState, Key, key_of_resource
 from placement import v1
 
 #: Longer texts are cut; an answer may list a reason for every group.

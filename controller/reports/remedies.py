@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.gang_state import Key, key_of_resource
+from controller.cluster.gang_state import Key, key_of_resource
 from controller.reports.notices import Notice
 from placement import v1
 from placement.errors import PlacementError

@@ -24,10 +24,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from controller.cluster_view import ClusterView
+from controller.cluster.gang_state import (
+    Body,
+    GangState,
+    Key,
+    Lifecycle,
+    condition_of,
+    is_initialized,
+)
+from controller.cluster.gangs.others import stands_for
+from controller.cluster.view import ClusterView
 from controller.eviction.plan import EvictionPlan, Victim
-from controller.gang_state import Body, GangState, Key, Lifecycle, condition_of, is_initialized
-from controller.gangs.others import stands_for
 from controller.reports import notices
 from controller.reports.events import Recorder
 from controller.reports.notices import (
@@ -40,7 +47,7 @@ from controller.reports.notices import (
     WAITING_FOR_PODS,
     Notice,
 )
-from controller.steps import Step, StepObserver, ignored
+from controller.runtime.steps import Step, StepObserver, ignored
 from placement import v1
 from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Cluster
 from placement.resources import POD_GANGS, PODS

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
-from controller.cluster_view import ClusterView
-from controller.gang_state import Body, GangState, Key, Lifecycle
+from controller.cluster.gang_state import Body, GangState, Key, Lifecycle
+from controller.cluster.view import ClusterView
 from controller.reports import notices
 from controller.reports.notices import Notice
 from controller.reports.report import POD_MESSAGE_EVERY, Reporter

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from controller.composition import Running, running
+from controller.runtime.steps import StepObserver, ignored
 from controller.settings import Settings
-from controller.steps import StepObserver, ignored
 from placement.testing import serve
 from tests.cluster.fixtures import Cluster
 from tests.controller.cycle_setting import Setting

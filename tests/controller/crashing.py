@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from controller.composition import running
+from controller.runtime.steps import Step
 from controller.settings import Settings
-from controller.steps import Step
 from tests.controller.conftest import QUICK
 from tests.waiting import wait_until
 

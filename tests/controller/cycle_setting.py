@@ -7,18 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from controller.authority import Authority, Heartbeat
+from controller.asking.inquiry import Inquiry
 from controller.batch import Backoff, Window
 from controller.binding.apply import Applier, BindAttempt, Binding, Result
-from controller.cache import KINDS, ClusterCache
-from controller.clocks import Clocks
+from controller.cluster.cache import KINDS, ClusterCache
+from controller.cluster.gangs.gated import GATE
 from controller.cycle import Cycle, CycleOptions, Effects
 from controller.eviction.evict import Evictions
-from controller.gangs.gated import GATE
-from controller.inquiry import Inquiry
-from controller.metrics import Metrics
 from controller.reports.events import Recorder
 from controller.reports.report import Reporter
+from controller.runtime.authority import Authority, Heartbeat
+from controller.runtime.clocks import Clocks
+from controller.runtime.metrics import Metrics
 from placement import v1
 from placement.cluster import ApiError
 from placement.errors import PlacementError

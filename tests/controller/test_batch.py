@@ -20,7 +20,7 @@ from controller.batch import (
     tried,
     wait,
 )
-from controller.gang_state import GangState, GroupState, Lifecycle
+from controller.cluster.gang_state import GangState, GroupState, Lifecycle
 
 BACKOFF = Backoff(shortest=1.0, longest=60.0)
 WINDOW = Window(idle=0.3, longest=3.0, most=100)

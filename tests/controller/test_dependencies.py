@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from controller.cluster.gang_state import Key
 from controller.dependencies import depends_on
-from controller.gang_state import Key
 from placement import v1
 
 _IN = v1.SelectorOperator.SELECTOR_OPERATOR_IN

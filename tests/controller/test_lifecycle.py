@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from controller.cycle import Cycle
-from controller.steps import Step
+from controller.runtime.steps import Step
 from tests.cluster.api import PODS, ApiError, Body
 from tests.cluster.build import clique, clique_set, node, pack, scaling_group, topology_binding
 from tests.cluster.fixtures import Cluster

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.service_client import ServiceClient
+from controller.asking.service_client import ServiceClient
 from placement import v1
 from placement.errors import PlacementError
 from placement.testing import serve

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from controller.metrics import Metrics as ControllerMetrics
+from controller.runtime.metrics import Metrics as ControllerMetrics
 from placement_service.api.metrics import Metrics as ServiceMetrics
 from tests.deploy.kustomization import identity, rendered
 from tests.deploy.manifests import DEPLOY, with_component

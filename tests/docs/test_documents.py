@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 from pydantic_core import PydanticUndefined
 
-from controller.metrics import Metrics
+from controller.runtime.metrics import Metrics
 from controller.settings import Settings as ControllerSettings
 from placement.testing import serve
 from placement.v1 import ComputePlacementRequest, ErrorReason, ReasonCode

@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from controller.advice.cycle import AdviceCycle, AdviceOptions
-from controller.advice.kube_scheduler import KubeScheduler
 from controller.advice.objects import ObjectCache
-from controller.authority import AlwaysLeader, Authority, Heartbeat
-from controller.clocks import Clocks
-from controller.gang_state import Key
-from controller.inquiry import Reply
-from controller.request import Query
+from controller.advice.schedulers.kube_scheduler import KubeScheduler
+from controller.asking.inquiry import Reply
+from controller.asking.request import Query
+from controller.cluster.gang_state import Key
+from controller.runtime.authority import AlwaysLeader, Authority, Heartbeat
+from controller.runtime.clocks import Clocks
 from placement import v1
 from placement.advice_marks import ADVICE, GANG, GATE
 from placement.resources import NODES, PODS

@@ -12,7 +12,7 @@ from controller.advice.adapter import Adapter
 from controller.advice.composition import AdapterName, adapters
 from controller.advice.objects import Objects
 from controller.binding.apply import Binding
-from controller.gang_state import Body
+from controller.cluster.gang_state import Body
 from placement.advice_marks import GATE
 from placement.cluster import ApiError
 from placement.resources import PODS

@@ -12,7 +12,7 @@ from controller.advice.advice import Advice
 from controller.advice.objects import Objects
 from controller.advice.room import fingerprint, overbooked
 from controller.binding.apply import Binding
-from controller.gang_state import Body
+from controller.cluster.gang_state import Body
 from placement.cluster import ApiError, Cluster
 from placement.resources import NODES, PODS
 from tests.cluster.build import node

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from controller.advice.adapter import Adapter
-from controller.advice.kai import Kai
-from controller.advice.kube_scheduler import KubeScheduler
 from controller.advice.objects import Objects
 from controller.advice.request import build_request
-from controller.gang_state import Body, key_of
+from controller.advice.schedulers.kai import Kai
+from controller.advice.schedulers.kube_scheduler import KubeScheduler
+from controller.cluster.gang_state import Body, key_of
 from placement.advice_marks import GANG, GANG_MINIMUM, GATE, KAI_HOLD, KAI_NODE_POOL
 from placement.resources import BIND_REQUESTS, KAI_POD_GROUPS, NODES, PODS, Resource
 from tests.cluster.build import node, pod_spec

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from controller.advice.pod_patches import annotate, set_condition, ungate
-from controller.steps import Step
+from controller.runtime.steps import Step
 from placement import resources as product
 from placement.advice_marks import ADVICE, GATE, MADE_FOR
 from placement.cli.releasing import Release, carry_out

@@ -17,7 +17,7 @@ from controller.binding.apply import (
     plans,
     staleness,
 )
-from controller.cache import ClusterCache
+from controller.cluster.cache import ClusterCache
 from placement import v1
 from tests.controller.bodies import INITIALIZED, OURS, pod
 from tests.kubernetes import build

@@ -8,7 +8,7 @@ from typing import Any
 from controller.advice.advice import Advice, read_advice
 from controller.binding.apply import Binding, plans
 from controller.binding.device_notes import DeviceNotes
-from controller.cache import ClusterCache
+from controller.cluster.cache import ClusterCache
 from placement import v1
 from placement.advice_marks import ADVICE
 from placement.kubernetes.nodes.device_annotations import ALLOCATED

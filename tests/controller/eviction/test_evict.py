@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from controller.binding.apply import Binding, GangPlan
-from controller.cache import ClusterCache
-from controller.clocks import Clocks
+from controller.cluster.cache import ClusterCache
+from controller.cluster.gang_state import Key
 from controller.eviction.evict import Eviction, Evictions, KubernetesEvictor, with_room_taken
 from controller.eviction.plan import EvictionPlan, Victim, eviction_plans
-from controller.gang_state import Key
+from controller.runtime.clocks import Clocks
 from placement import v1
 from placement.cluster import ApiError
 from tests.controller.bodies import OURS, gang, pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.steps import Step
+from controller.runtime.steps import Step
 from tests.cluster.api import CONFIG_MAPS, PODS, PRIORITY_CLASSES, Body, Resource
 from tests.cluster.build import clique, clique_set, node, priority_class
 from tests.cluster.fixtures import Cluster

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from controller.cluster.gang_state import Key
 from controller.eviction.evict import Eviction, Evictions
 from controller.eviction.plan import EvictionPlan, Victim
-from controller.gang_state import Key
 from placement import v1
 from tests.controller.bodies import gang, pod
 from tests.controller.cycle_setting import Setting

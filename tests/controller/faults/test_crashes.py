@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from controller.steps import Step
+from controller.runtime.steps import Step
 from placement import v1
 from placement.client import PlacementClient
 from placement.testing import scripted_server

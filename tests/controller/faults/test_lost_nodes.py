@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from controller.steps import Step
+from controller.runtime.steps import Step
 from tests.cluster.api import NODES, PODS
 from tests.cluster.build import clique, clique_set, node
 from tests.cluster.fixtures import Cluster

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 
-from controller.steps import Step
+from controller.runtime.steps import Step
 from tests.cluster.api import NODES, PODS
 from tests.cluster.build import (
     node,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from controller.steps import Step
+from controller.runtime.steps import Step
 from tests.cluster.api import LEASES, POD_GANGS, Body
 from tests.cluster.build import node
 from tests.cluster.fixtures import Cluster

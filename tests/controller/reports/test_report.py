@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.gang_state import GangState, GroupState, Lifecycle
+from controller.cluster.gang_state import GangState, GroupState, Lifecycle
 from controller.reports.notices import Notice, of_half_bound, of_result, of_waiting
 from controller.reports.report import GangStatus, patch, pod_patch, wanted_status
 from placement import v1

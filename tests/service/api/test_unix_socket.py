@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from controller.service_client import ServiceClient
+from controller.asking.service_client import ServiceClient
 from placement.cli.main import main
 from placement_service.api.healthcheck import ailment
 from placement_service.api.server import Server, make_server

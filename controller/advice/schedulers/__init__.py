@@ -1,0 +1,1 @@
+"""A file for each way to advise a scheduler, and what several of them share."""

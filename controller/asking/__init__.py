@@ -1,0 +1,1 @@
+"""What is asked of the placement service, and how: one answer for each cycle."""
