@@ -18,7 +18,7 @@ from controller.advice.objects import Objects
 from controller.binding.apply import Binding
 from controller.cluster.gang_state import Body, Key, key_of_resource, node_of
 from controller.cluster.gangs.plain import plain_gangs
-from controller.cluster.unreadable import node_closed_by
+from controller.cluster.unreadable import named_by, node_closed_by
 from placement import v1
 from placement.kubernetes import InputError, Translation, translate
 from placement.kubernetes import Objects as Input
@@ -236,10 +236,9 @@ def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, di
         except InputError as error:
             before = len(bodies)
             for problem in error.problems:
-                kind, _, name = problem.object.partition(" ")
-                namespace, _, own = name.rpartition("/")
-                refused[namespace, own] = f"{kind}: {problem.field}: {problem.message}"
-                for place in [one for one in bodies if one[:2] == (kind, (namespace, own))]:
+                kind, key = named_by(problem.object)
+                refused[key] = f"{kind}: {problem.field}: {problem.message}"
+                for place in [one for one in bodies if one[:2] == (kind, key)]:
                     body = bodies.pop(place)
                     bodies.pop(("Node", ("", node_closed_by(kind, body)), ""), None)
             if len(bodies) == before:

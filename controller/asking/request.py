@@ -25,7 +25,7 @@ from controller.cluster.gang_state import (
 )
 from controller.cluster.gangs.gated import Kept, opened
 from controller.cluster.gangs.others import is_plain, stands_for
-from controller.cluster.unreadable import node_closed_by
+from controller.cluster.unreadable import named_by, node_closed_by
 from controller.cluster.view import ClusterView
 from placement import v1
 from placement.errors import InvalidRequestError
@@ -254,9 +254,7 @@ class _Input:
 
     def _set_aside(self, problem: Problem) -> None:
         """Takes out a faulty object, and the nodes of which nobody knows how much is taken."""
-        kind, _, name = problem.object.partition(" ")
-        namespace, _, own = name.rpartition("/")
-        key = namespace, own
+        kind, key = named_by(problem.object)
         fault = ": ".join(part for part in (problem.field, problem.message) if part)
         if kind == "PodGang":
             if key in self.gangs:
@@ -270,7 +268,7 @@ class _Input:
                 self.left_out[problem.object] = fault
             for owner, gang in tuple(self.gangs.items()):
                 if any(key in members for _, members in references(gang)):
-                    self._refuse(owner, f"pod {own}: {fault}")
+                    self._refuse(owner, f"pod {key[1]}: {fault}")
         else:
             for other in [one for one in self.others if one[:2] == (kind, key)]:
                 self.nodes.pop(("", node_closed_by(kind, self.others.pop(other))), None)

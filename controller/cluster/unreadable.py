@@ -1,10 +1,21 @@
-"""What follows from an object that cannot be read: nobody knows how much of its node is taken."""
+"""Objects that cannot be read: which they are, and what follows. Nobody knows how much of their
+node is taken."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.cluster.gang_state import Body, node_of
+from controller.cluster.gang_state import Body, Key, node_of
+
+
+def named_by(title: str) -> tuple[str, Key]:
+    """The kind, and the namespace and name, of an object as problems name it.
+
+    No namespace has a slash, but a gang that only pods name may be called anything.
+    """
+    kind, _, name = title.partition(" ")
+    namespace, slash, own = name.partition("/")
+    return kind, (namespace, own) if slash else ("", name)
 
 
 def node_closed_by(kind: str, body: Body) -> str:

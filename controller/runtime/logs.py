@@ -38,7 +38,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people, fields at its end."""
+    """A line for people, fields at its end. What users wrote, such as the name of a gang, neither
+    ends a line nor steers a terminal.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -46,7 +48,13 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         extra = " ".join(f"{key}={value}" for key, value in fields(record).items())
         line = super().formatMessage(record)
-        return f"{line}  {extra}" if extra else line
+        return _printable(f"{line}  {extra}" if extra else line)
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:

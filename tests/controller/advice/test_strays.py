@@ -126,3 +126,14 @@ def test_nobody_waits_for_pods_of_a_gang_that_has_run() -> None:
 def test_one_that_is_made_anew_is_advised() -> None:
     runs = [plain(name, nodeName="a") for name in "pq"]
     assert strays(KUBE, *runs, plain("r", **GATES)) == set()
+
+
+def test_a_gang_that_pods_name_oddly_is_refused_alone() -> None:
+    bodies = [pod(name, {GANG: gang}, **GATES) for name, gang in (("a", "ml/g"), ("b", "sound"))]
+    stores: dict[Resource, dict[Any, Body]] = {
+        NODES: {("", "a"): {"apiVersion": "v1", "kind": "Node", **node("a")}},
+        PODS: {key_of(body): body for body in bodies},
+    }
+    request = build_request(Objects(1, stores), [KUBE], now=0.0)
+    assert list(request.waiting) == [("ml", "sound")]
+    assert list(request.refused) == [("ml", "ml/g")]

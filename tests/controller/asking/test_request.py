@@ -8,6 +8,7 @@ import pytest
 
 from controller.asking.request import Query, without
 from controller.cluster.cache import ClusterCache
+from placement.advice_marks import GANG
 from placement.errors import InvalidRequestError, Violation
 from placement.resources import BIND_REQUESTS, DEVICES, RESERVATIONS, Resource
 from tests.controller.asked import ask, cache_of, sent
@@ -60,6 +61,15 @@ def test_a_gang_that_cannot_be_read_is_refused_with_what_is_wrong() -> None:
     )
     assert sent(asked) == ["good"]
     assert "PriorityClass missing" in asked.refused["ml", "bad"]
+
+
+@pytest.mark.parametrize("name", ["ml/g", "a/b/c", "G", "a\nb", " "])
+def test_a_gang_that_pods_name_oddly_is_refused_alone(name: str) -> None:
+    odd = member("a")
+    odd["metadata"]["annotations"] = {GANG: name}
+    asked = query(odd, member("b"), gang("good", "b"))
+    assert sent(asked) == ["good"]
+    assert list(asked.refused) == [("ml", name)]
 
 
 def test_what_scales_a_refused_base_is_refused_with_it() -> None:

@@ -172,6 +172,8 @@ def test_log_lines_carry_their_fields() -> None:
     line = json.loads(JsonFormatter().format(record))
     assert (line["message"], line["gang"]) == ("gang bound", "ml/g")
     assert TextFormatter().format(record).endswith("gang bound  gang=ml/g")
+    record.gang = "ml/a\nERROR \x1b[31m\u202e"
+    assert TextFormatter().format(record).endswith(r"gang=ml/a\nERROR \x1b[31m\u202e")
 
 
 @pytest.mark.parametrize(
