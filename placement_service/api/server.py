@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection
 
 from placement_service.api.admission import Admission
 from placement_service.api.certificates import Certificates, read_certificates
-from placement_service.api.compute_pool import ComputePool
+from placement_service.api.compute.pool import ComputePool
 from placement_service.api.dumps import Dumps
 from placement_service.api.health import Health
 from placement_service.api.metrics import Metrics

@@ -22,11 +22,13 @@ from google.rpc import code_pb2, status_pb2
 from placement.v1 import placement_pb2
 from placement_service.api import envelope
 from placement_service.api.admission import Admission, Place
-from placement_service.api.bare_answer import bare_answer
-from placement_service.api.call_status import Context, Refused, errors_as_status, grpc_code
-from placement_service.api.compute_pool import ComputePool, ComputeProcess
+from placement_service.api.calls.bare_answer import bare_answer
+from placement_service.api.calls.news import News, telling
+from placement_service.api.calls.running import RunningCall, budget_of, shown_title
+from placement_service.api.calls.status import Context, Refused, errors_as_status, grpc_code
+from placement_service.api.compute.frames import Kind, Standing, digests, read_stage
+from placement_service.api.compute.pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps, whole_request_of
-from placement_service.api.frames import Kind, Standing, digests, read_stage
 from placement_service.api.machine import give_back_memory
 from placement_service.api.methods import (
     OBJECT_CALLS,
@@ -36,8 +38,6 @@ from placement_service.api.methods import (
     methods,
 )
 from placement_service.api.metrics import Metrics
-from placement_service.api.news import News, telling
-from placement_service.api.running_call import RunningCall, budget_of, shown_title
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.store import SnapshotStore

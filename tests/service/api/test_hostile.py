@@ -20,8 +20,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from placement.v1 import ComputePlacementRequest, placement_pb2
 from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
 from placement_service.api.admission import Admission, Place
-from placement_service.api.call_status import Refused
-from placement_service.api.compute_pool import ComputePool
+from placement_service.api.calls.status import Refused
+from placement_service.api.compute.pool import ComputePool
 from placement_service.api.dumps import Dumps
 from placement_service.api.metrics import Metrics
 from placement_service.api.service import PlacementCalls

@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from placement_service.api.frames import read_stage, stage_frame
+from placement_service.api.compute.frames import read_stage, stage_frame
 from placement_service.entities.stages import Passed, Stage
 from tests.service.api.serving import Running, running
 from tests.service.questions import message, open_snapshot
@@ -125,7 +125,7 @@ def test_a_caller_who_is_not_sampled_has_no_spans(
 def test_nothing_of_it_is_imported_unless_it_is_wanted() -> None:
     program = (
         "import sys; from placement_service.api.server import make_server\n"
-        "import placement_service.api.compute, placement_service.solver_process.worker\n"
+        "import placement_service.api.compute.process, placement_service.solver_process.worker\n"
         "from placement_service.api.settings import Settings\n"
         "make_server(Settings(port=0, max_concurrent=1)).stop(0)\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.kubernetes.v1 import ObjectName, ObjectsBase, PlaceObjectsRequest
-from placement_service.api import kubernetes, questions
+from placement_service.api import kubernetes
+from placement_service.api.compute import questions
+from placement_service.api.compute.questions import Question
 from placement_service.api.methods import Call
-from placement_service.api.questions import Question
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.held import MOST_CHANGES, Held
 from placement_service.entities.errors import InvalidRequest, SnapshotUnknown

@@ -10,7 +10,7 @@ from google.protobuf import duration_pb2
 
 from placement.v1 import placement_pb2
 from placement_service.api import envelope
-from placement_service.api.frames import JobHead, Standing
+from placement_service.api.compute.frames import JobHead, Standing
 from placement_service.api.methods import Method
 from placement_service.api.settings import Settings
 from placement_service.api.tracing import Trace

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from placement_service.api import turns as module
-from placement_service.api.turns import Turns
+from placement_service.api.compute import turns as module
+from placement_service.api.compute.turns import Turns
 
 
 class Call(NamedTuple):

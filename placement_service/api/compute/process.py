@@ -1,7 +1,7 @@
-"""The compute process: ``python -m placement_service.api.compute --fd N``.
+"""The compute process: ``python -m placement_service.api.compute.process --fd N``.
 
 Everything that may take long happens here, where it can be killed: reading the bytes of a request,
-the stages of `pipeline`, and writing the answer. The parent process, `compute_pool`,
+the stages of `pipeline`, and writing the answer. The parent process, `pool`,
 gets each better answer as soon as it is verified, so that a late stage loses only what it would
 have added. The process has a solver process of its own, in its process group; both end when the
 edge is gone.
@@ -25,8 +25,8 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from placement.v1 import placement_service_pb2
-from placement_service.api import planning, questions
-from placement_service.api.frames import Channel, JobHead, Kind, Standing, stage_frame
+from placement_service.api.compute import planning, questions
+from placement_service.api.compute.frames import Channel, JobHead, Kind, Standing, stage_frame
 from placement_service.api.methods import TOLD_OF_PROGRESS, Call
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.held import Held

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import NamedTuple
 
 from placement_service.api.admission import Place
-from placement_service.api.frames import (
+from placement_service.api.compute.frames import (
     DIGEST_SIZE,
     HEAD,
     LAST,
@@ -30,7 +30,7 @@ from placement_service.api.frames import (
     Kind,
     digests,
 )
-from placement_service.api.turns import Turns
+from placement_service.api.compute.turns import Turns
 from placement_service.solver_process.child import ending, start_child
 
 logger = logging.getLogger(__name__)
@@ -374,7 +374,9 @@ def _start(arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], socket.so
     with theirs:
         try:
             # A group of its own: killed as one, and out of reach of the terminal's Ctrl-C.
-            child = start_child("placement_service.api.compute", theirs, arguments, process_group=0)
+            child = start_child(
+                "placement_service.api.compute.process", theirs, arguments, process_group=0
+            )
         except OSError:
             ours.close()
             raise

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from placement_service.api.frames import HEAD, SMALL, Arriving, Channel, Frame, Kind
+from placement_service.api.compute.frames import HEAD, SMALL, Arriving, Channel, Frame, Kind
 
 FRAMES = [Frame(Kind.HELD, b"held"), Frame(Kind.READY, b""), Frame(Kind.DONE, bytes(300))]
 

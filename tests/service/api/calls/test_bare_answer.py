@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from placement.v1 import ComputePlacementRequest, PodGroup, PodSet, placement_pb2
-from placement_service.api import bare_answer
-from placement_service.api.bare_answer import LARGEST_GANG, MOST_PARTS
+from placement_service.api.calls import bare_answer
+from placement_service.api.calls.bare_answer import LARGEST_GANG, MOST_PARTS
 from placement_service.api.size import MAX_GANGS
 from placement_service.api.validation.names import MAX_TEXT
 from tests.service.questions import message, open_snapshot

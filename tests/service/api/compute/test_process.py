@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from placement.v1 import ComputePlacementResponse, StreamPlacementResponse
-from placement_service.api import compute
-from placement_service.api.frames import Channel, JobHead, Kind, Standing
+from placement_service.api.compute import process as compute
+from placement_service.api.compute.frames import Channel, JobHead, Kind, Standing
 from placement_service.api.methods import Call
 from placement_service.api.snapshots.held import Held
 from placement_service.entities.progress import Interrupted
@@ -122,7 +122,7 @@ def test_who_leaves_is_heard_in_the_midst_of_any_stage(
     if deaf == "formulating":
         deafened = replace(deafened, formulate=forever)
     else:
-        monkeypatch.setattr("placement_service.api.questions.read", forever)
+        monkeypatch.setattr("placement_service.api.compute.questions.read", forever)
     work = compute._Computation(channel, deafened, 10**6, Held(2**20), job)
     thread = threading.Thread(target=work.run)
     thread.start()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from placement_service.api import envelope
-from placement_service.api.call_status import Context
+from placement_service.api.calls.status import Context
 from placement_service.api.methods import TOLD_OF_PROGRESS, Method
 
 
