@@ -110,6 +110,26 @@ def test_folders_are_read_recursively_in_order_of_path(tmp_path: Path) -> None:
     assert [Path(o.file).name for o in objects.nodes] == ["z.json", "b.yml", "c.yaml"]
 
 
+def test_a_template_that_was_not_rendered_is_called_so(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml", "kind: Node\nmetadata:\n  name: {{ .Values.name }}\n{{- if .x }}\n")
+    (problem,) = load([str(tmp_path)]).problems
+    assert "looks like a template" in problem.message
+
+
+def test_a_volume_of_a_config_map_is_read_once(tmp_path: Path) -> None:
+    """Kubernetes makes each key a link, through another one, to a folder beside it."""
+    (tmp_path / "..2026").mkdir()
+    (tmp_path / "..data").symlink_to("..2026")
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / "..2026" / name).write_text(
+            f"apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n"
+        )
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    objects = load([str(tmp_path)])
+    assert [one.name for one in objects.nodes] == ["a.yaml", "b.yaml"]
+    assert [one.file for one in objects.nodes] == [str(tmp_path / n) for n in ("a.yaml", "b.yaml")]
+
+
 @pytest.mark.parametrize("raw", [False, True])
 def test_a_dash_is_standard_input(raw: bool) -> None:
     text = json.dumps(node("n1"))

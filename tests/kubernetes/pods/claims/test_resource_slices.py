@@ -63,6 +63,12 @@ def test_slices_of_nodes_that_are_not_there_are_told_once() -> None:
     )
 
 
+def test_a_slice_of_a_node_that_is_no_name_is_an_error() -> None:
+    assert problems(node("n1"), devices("n1", {}, nodeName=["n1"])) == [
+        ("ResourceSlice slice-n1", "spec.nodeName", "must be a string, not a list")
+    ]
+
+
 def test_mistakes_of_devices_and_of_tolerations_are_named() -> None:
     slices = devices("n1", {}, {})
     slices["spec"]["devices"] = [

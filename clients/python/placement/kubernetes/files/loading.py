@@ -106,8 +106,14 @@ def _found(
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of a folder, and of those in it, that are read. Raises OSError."""
-    return sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    """The files of a folder, and of those in it, that are read. Raises OSError.
+
+    A file that links lead to is read once, as in the volume of a ConfigMap, where each is a link to
+    one in a folder beside it.
+    """
+    found = [file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file()]
+    outermost = sorted(found, key=lambda file: (len(file.parts), file))
+    return sorted({file.resolve(): file for file in reversed(outermost)}.values())
 
 
 def _contents(
@@ -164,6 +170,8 @@ def _parse(file: str, text: str, problems: list[Problem], slips: list[Problem]) 
         line = mark.line + 1 if mark is not None else None
         if json_error is not None:
             what, line = json_error.msg, json_error.lineno
+        if "{{" in text:
+            what += "; it looks like a template, which has to be rendered first"
         form = "YAML" if json_error is None else "JSON"
         problems.append(Problem(file, "", "", f"is not valid {form}: {what}", line))
     except yaml.reader.ReaderError as error:

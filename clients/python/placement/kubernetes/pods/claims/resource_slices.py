@@ -121,7 +121,7 @@ def read_slices(
             continue
         for one_slice in current:
             _collect(one_slice, nodes, warnings)
-        lost += (s for s in current if (node := s.at.get("nodeName").value) and node not in known)
+        lost += (s for s in current if (node := s.at.get("nodeName").text()) and node not in known)
     for one, findings in noted.items():
         problems += [one.problem(*finding) for finding in findings]
     if lost and known:
