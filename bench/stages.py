@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 from bench.instances import Instance
 from placement.v1 import placement_service_pb2
 from placement_service.api.wire import placements, requests
+from placement_service.entities.naming.pod_assignment import count_pods
 from placement_service.entities.placement import Placement
-from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Request
 
 T = TypeVar("T")

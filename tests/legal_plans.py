@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
+from placement_service.entities.naming.reservation_users import use_reservations
 from placement_service.entities.request import (
     Binding,
     Node,
@@ -14,7 +15,6 @@ from placement_service.entities.request import (
     Policy,
     Snapshot,
 )
-from placement_service.entities.reservation_users import use_reservations
 from placement_service.judge.verify import verify
 
 #: Draws for a place of one gang.

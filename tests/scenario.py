@@ -20,7 +20,7 @@ from typing import Any
 
 from placement_service.entities.devices import Device
 from placement_service.entities.eviction import DisruptionBudget, Eviction, EvictionKind
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     CPU,

@@ -20,8 +20,8 @@ from placement_service.explain.device_reasons import devices_in_the_way
 from placement_service.explain.findings import CAPACITY, Finding
 from placement_service.explain.part_reasons import PartShortfalls
 from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.gangs.scope_tree import tree_of
 from placement_service.formulation.problem import Gang, Problem, Scope
-from placement_service.formulation.scope_tree import tree_of
 
 #: Domains in which a trial looks for the one where most pods fit.
 MAX_TRIALS = 50

@@ -13,8 +13,8 @@ from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, K
 from placement_service.explain.capacity_words import CapacityWords
 from placement_service.explain.findings import CAPACITY, Finding
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.problem import Gang
-from placement_service.formulation.scope_tree import Part
 
 
 @dataclass(slots=True, eq=False)

@@ -17,8 +17,8 @@ from placement_service.formulation.eviction import reclaim_ways
 from placement_service.formulation.eviction.disruption_budgets import budgets
 from placement_service.formulation.eviction.running_topology import growing
 from placement_service.formulation.eviction.winners import winners
-from placement_service.formulation.gang_draft import Drafting, GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
+from placement_service.formulation.gangs.draft import Drafting, GangDraft
 from placement_service.formulation.gpu_counts import gpu_counts
 from placement_service.formulation.indices import GangIdx, LevelIdx
 from placement_service.formulation.levels import Levels

@@ -27,8 +27,8 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.formulation.arrays import Bools
+from placement_service.formulation.matching.pod_selectors import PodSelectors
 from placement_service.formulation.open_gangs import Freed
-from placement_service.formulation.pod_selectors import PodSelectors
 
 _Requests = frozenset[tuple[str, int]]
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from placement_service.entities.eviction import Eviction, EvictionKind, EvictionPolicy
-from placement_service.entities.natural_order import natural_key
-from placement_service.entities.pod_assignment import Naming
+from placement_service.entities.naming.natural_order import natural_key
+from placement_service.entities.naming.pod_assignment import Naming
+from placement_service.entities.naming.reservation_users import use_reservations
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
-from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.devices.names import name_devices
 from placement_service.formulation.eviction.kept_places import kept_away

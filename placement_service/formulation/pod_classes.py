@@ -17,8 +17,8 @@ from placement_service.entities.request import PodTemplate, Resources, Snapshot
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
 from placement_service.formulation.indices import ANY_NODE, ClassIdx, NodeIdx
 from placement_service.formulation.levels import Levels
-from placement_service.formulation.node_eligibility import NodeMasks
-from placement_service.formulation.pod_selectors import PodSelectors
+from placement_service.formulation.matching.node_eligibility import NodeMasks
+from placement_service.formulation.matching.pod_selectors import PodSelectors
 from placement_service.formulation.rules import FORMULATE
 from placement_service.formulation.rules.draft import RuleDraft
 from placement_service.formulation.rules.protocol import Rule

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from placement_service.entities.errors import DeadlineTooShort
+from placement_service.entities.naming.pod_assignment import count_pods
 from placement_service.entities.placement import Placement, Progress, Reason, Stats
-from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.progress import (
     NEVER,
     SILENT,

@@ -16,8 +16,8 @@ import numpy as np
 from placement_service.bounds.added_domains import AddedDomains, most_copies
 from placement_service.bounds.added_nodes import NEVER
 from placement_service.bounds.counting import Counting
+from placement_service.entities.naming.pod_assignment import count_pods
 from placement_service.entities.planning import Bounded
-from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.arrays import MOST_REPEATED

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from placement_service.entities.eviction import Eviction, EvictionPolicy
+from placement_service.entities.naming.pod_assignment import count_pods
 from placement_service.entities.planning import Remedy
-from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.planning import changes

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from placement_service.bounds.counting import Counting
 from placement_service.bounds.shortages import Offers, lacks
+from placement_service.entities.naming.pod_assignment import count_pods, name_pods
 from placement_service.entities.planning import Move
-from placement_service.entities.pod_assignment import count_pods, name_pods
 from placement_service.entities.request import Binding, PodSet, Policy, Snapshot
 from placement_service.entities.solution import Solution
 from placement_service.formulation.devices.names import name_devices

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from placement_service.entities.eviction import Eviction, EvictionKind, EvictionPolicy
+from placement_service.entities.naming.reservation_users import use_reservations
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import Binding, Policy, Snapshot
-from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import TierName
 from placement_service.judge.plan import Plan
 from placement_service.judge.score import TIERS, Score

@@ -22,10 +22,10 @@ from placement_service.cp_sat.aggregate.domain_forest import Forest
 from placement_service.cp_sat.exact.variables import is_single
 from placement_service.cp_sat.linear_model import check_time
 from placement_service.entities.request import ExtrasPolicy
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.scope_tree import Part
 
 
 class Choice(NamedTuple):

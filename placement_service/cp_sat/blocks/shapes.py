@@ -23,10 +23,10 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.admission.master import whole_units
 from placement_service.cp_sat.blocks.parts import MIXED, Kind, Piece, RackSort
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, oldest_first
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.one_gang.domain_choice import mandatory
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from placement_service.cp_sat.victims.waiting_parts import parts_of
 from placement_service.formulation.arrays import fit
+from placement_service.formulation.gangs.scope_tree import tree_of
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.scope_tree import tree_of
 
 
 class MovedKind(NamedTuple):

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from placement_service.formulation.gangs.scope_tree import Part, tree_of
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.scope_tree import Part, tree_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PodGang, PodGroup, Policy, Snapshot
 from placement_service.formulation.eviction.running_gangs import gangs_that_may_go
 from placement_service.formulation.eviction.running_topology import pending, running
+from placement_service.formulation.gangs.packing_scopes import set_level
 from placement_service.formulation.open_gangs import has_extras, part_name
-from placement_service.formulation.packing_scopes import set_level
 
 
 def with_running_parts(snapshot: Snapshot, policy: Policy) -> Snapshot:

@@ -24,8 +24,8 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.formulation.levels import Levels
-from placement_service.formulation.node_eligibility import NodeMasks
-from placement_service.formulation.pod_selectors import PodSelectors
+from placement_service.formulation.matching.node_eligibility import NodeMasks
+from placement_service.formulation.matching.pod_selectors import PodSelectors
 
 #: Terms of required anti-affinity of running pods up to which their gangs are moved.
 MOST_TERMS = 16

@@ -17,8 +17,8 @@ from placement_service.entities.node import HOSTNAME
 from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import BoundPod, PackingScope, PodGang, Snapshot
 from placement_service.formulation.arrays import Bools
+from placement_service.formulation.gangs.packing_scopes import set_level
 from placement_service.formulation.open_gangs import is_part, whole_name
-from placement_service.formulation.packing_scopes import set_level
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from placement_service.entities.request import PodAffinityTerm, PodTemplate, Sna
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import LevelIdx
 from placement_service.formulation.levels import Level, Levels
-from placement_service.formulation.node_eligibility import NodeMasks
-from placement_service.formulation.pod_selectors import PodSelectors, Term
+from placement_service.formulation.matching.node_eligibility import NodeMasks
+from placement_service.formulation.matching.pod_selectors import PodSelectors, Term
 from placement_service.formulation.rules.protocol import Rule
 
 Terms = tuple[PodAffinityTerm, ...]

@@ -21,7 +21,7 @@ than there is room for, and so bounds of it hold.
     formulation   `reservation_owners` tells pod classes apart, `formulate` says who may use how
                   much, `reservation_columns` makes columns
     heuristic, bounds, cp_sat     know columns only
-    naming        `entities.reservation_users` says which pod uses which reservation
+    naming        `entities.naming.reservation_users` says which pod uses which reservation
     explanation   `explain.reservation_reasons`
 """
 

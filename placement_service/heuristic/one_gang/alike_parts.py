@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.indices import ClassIdx, DemandIdx
 from placement_service.formulation.problem import DemandUnits
-from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.one_gang.domain_choice import DemandOf, DomainChoice
 from placement_service.heuristic.one_gang.regions import Region
 

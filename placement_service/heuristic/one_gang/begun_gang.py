@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.plan import Units
-from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.one_gang.alike_parts import Run
 from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.heuristic.one_gang.placer import GangPlacer

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.indices import ClassIdx, DemandIdx
 from placement_service.formulation.problem import DemandUnits, Gang
-from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.heuristic.one_gang.regions import Region
 from placement_service.heuristic.one_gang.units import GangUnits

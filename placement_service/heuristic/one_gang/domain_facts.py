@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.gangs.scope_tree import Part, tree_of
 from placement_service.formulation.indices import NO_LEVEL, ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.scope_tree import Part, tree_of
 from placement_service.heuristic.one_gang.node_choice import NodeChoice
 from placement_service.heuristic.one_gang.regions import Region
 

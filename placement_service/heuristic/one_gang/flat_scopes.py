@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.problem import Scope
-from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.one_gang.domain_choice import TRIES, DomainChoice
 from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
 

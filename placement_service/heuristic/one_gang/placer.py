@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import Gang
-from placement_service.formulation.scope_tree import Part
 from placement_service.formulation.tiers.topology import gang_domains, scopes_in_use
 from placement_service.heuristic.one_gang.alike_parts import Run, most, place_alike, runs
 from placement_service.heuristic.one_gang.domain_choice import TRIES, DomainChoice

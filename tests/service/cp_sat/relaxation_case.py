@@ -16,7 +16,7 @@ from placement_service.cp_sat.exact.model import ExactModel
 from placement_service.cp_sat.exact.objective import Goals
 from placement_service.cp_sat.solving import Answer, Var
 from placement_service.cp_sat.subproblem import Subproblem
-from placement_service.entities.pod_assignment import count_pods, name_pods
+from placement_service.entities.naming.pod_assignment import count_pods, name_pods
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate

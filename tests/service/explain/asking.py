@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.placement import Reason
-from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import (
     Binding,
     Policy,

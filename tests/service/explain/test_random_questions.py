@@ -14,8 +14,8 @@ from dataclasses import replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.placement import ReasonCode, ReasonState
-from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import (
     Binding,
     Snapshot,

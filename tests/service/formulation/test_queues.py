@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.placement import Reason, ReasonCode
-from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import CPU, BoundPod
 from placement_service.explain.gang_reasons import explain

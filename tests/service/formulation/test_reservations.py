@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from placement_service.entities.devices import Device, DeviceShare
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.placement import Reason, ReasonCode
-from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import CPU, BoundPod
 from placement_service.entities.reservations import ReservationOwner, ReservationSelector
 from placement_service.entities.selectors import LabelSelector

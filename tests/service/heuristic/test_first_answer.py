@@ -16,9 +16,9 @@ from bench.instances import Instance
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import Plan, from_solution, home_plan, oldest_first
-from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic import first_answer as module
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.heuristic.one_gang.placer import GangPlacer

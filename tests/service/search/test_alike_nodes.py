@@ -9,7 +9,7 @@ import pytest
 
 from bench.instances import Instance
 from placement_service.entities.eviction import EvictionPolicy
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import (
     Policy,

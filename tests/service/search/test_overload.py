@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import PodGang, Policy
 from tests.placed import solve
 from tests.scenario import NOW, Scenario

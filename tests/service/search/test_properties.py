@@ -14,7 +14,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import HOSTNAME, ExtrasPolicy, Policy, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate

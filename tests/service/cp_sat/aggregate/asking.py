@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.aggregate.domain_forest import Forest
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate

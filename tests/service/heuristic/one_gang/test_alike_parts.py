@@ -9,7 +9,7 @@ import pytest
 from bench.instances import Instance
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.scope_tree import Part
+from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.heuristic.one_gang.alike_parts import Run
 from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.heuristic.one_gang.placer import GangPlacer

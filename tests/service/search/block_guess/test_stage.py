@@ -15,7 +15,7 @@ from bench.building import GPU
 from bench.instances import Instance
 from placement_service.cp_sat.blocks.contents import Filled, Held
 from placement_service.cp_sat.blocks.parts import Kind
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.formulation.objective import to_solution

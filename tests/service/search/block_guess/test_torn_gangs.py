@@ -10,7 +10,7 @@ import pytest
 
 from placement_service.cp_sat.admission.master import Torn
 from placement_service.cp_sat.blocks.parts import Kind
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bench.instances import Instance
 from placement_service.cp_sat.blocks.parts import MIXED, Kind
 from placement_service.cp_sat.blocks.shapes import Blocks
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate

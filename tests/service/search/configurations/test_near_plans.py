@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bench.instances import Instance
 from placement_service.cp_sat.configurations.master import ConfigurationMaster
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.objective import to_solution
 from placement_service.judge.verify import verify

@@ -10,7 +10,7 @@ import pytest
 from bench.instances import Instance
 from placement_service.cp_sat.configurations.columns import ColumnModel
 from placement_service.cp_sat.configurations.master import ConfigurationMaster
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate

@@ -15,7 +15,7 @@ import pytest
 from bench.building import BLOCK
 from bench.instances import Instance
 from placement_service.bounds.configurations import Configurations
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx, LevelIdx

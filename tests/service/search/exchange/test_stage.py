@@ -10,7 +10,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from bench.instances import Instance
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from bench.instances import Instance
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx

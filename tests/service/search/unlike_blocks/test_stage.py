@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bench.instances import Instance
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.naming.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Tolerance
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate

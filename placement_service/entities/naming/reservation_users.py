@@ -13,8 +13,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 from placement_service.entities.eviction import Eviction, EvictionKind
+from placement_service.entities.naming.reservation_choice import (
+    MOST_IN_ALL,
+    Amounts,
+    BoundHere,
+    Choices,
+)
 from placement_service.entities.request import PODS, Binding, Pod, Snapshot
-from placement_service.entities.reservation_choice import MOST_IN_ALL, Amounts, BoundHere, Choices
 from placement_service.entities.reservations import Reservation
 
 

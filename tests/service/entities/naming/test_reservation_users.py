@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.entities import reservation_choice
 from placement_service.entities.eviction import EvictionKind
+from placement_service.entities.naming import reservation_choice
+from placement_service.entities.naming.reservation_users import use_reservations
 from placement_service.entities.request import CPU, Binding
-from placement_service.entities.reservation_users import use_reservations
 from tests.scenario import Group, Scenario
 
 

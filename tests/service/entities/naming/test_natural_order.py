@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_service.entities.natural_order import natural_key, natural_ranks
+from placement_service.entities.naming.natural_order import natural_key, natural_ranks
 
 TEXT = st.text(st.sampled_from("ab-0127\n\u0663"), max_size=7)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from placement_service.entities.natural_order import natural_key
-from placement_service.entities.pod_assignment import count_pods, name_pods
+from placement_service.entities.naming.natural_order import natural_key
+from placement_service.entities.naming.pod_assignment import count_pods, name_pods
 from placement_service.entities.request import HOSTNAME, PackingScope, Policy, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.formulate import formulate

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from placement_service.entities.naming.reservation_choice import BoundHere, Choices
 from placement_service.entities.request import PODS, PodTemplate
-from placement_service.entities.reservation_choice import BoundHere, Choices
 from placement_service.entities.reservations import (
     Reservation,
     ReservationOwner,

@@ -16,7 +16,7 @@ from placement_service.entities.request import PodTemplate, Toleration
 from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 from placement_service.formulation import compute_domains
 from placement_service.formulation.arrays import Bools
-from placement_service.formulation.label_index import LabelTable
+from placement_service.formulation.matching.label_index import LabelTable
 
 #: The one field of a node that affinity may ask for.
 NAME = "metadata.name"

@@ -15,7 +15,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.selectors import Labels, Operator, Requirement
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.label_index import LabelTable, keys_of
+from placement_service.formulation.matching.label_index import LabelTable, keys_of
 
 Term = PodAffinityTerm | SpreadConstraint
 

@@ -20,10 +20,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from placement_service.entities.natural_order import natural_key, natural_ranks
+from placement_service.entities.naming.natural_order import natural_key, natural_ranks
+from placement_service.entities.naming.reservation_users import use_reservations
 from placement_service.entities.nodes import Ints, KindColumn
 from placement_service.entities.request import HOSTNAME, Binding, PodGang, Snapshot
-from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.selectors import Labels
 from placement_service.entities.solution import Assignment
 

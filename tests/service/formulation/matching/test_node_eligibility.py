@@ -23,10 +23,10 @@ from placement_service.entities.selectors import (
     Operator,
     Requirement,
 )
-from placement_service.formulation.label_index import LabelTable, keys_of
-from placement_service.formulation.node_eligibility import NodeMasks
+from placement_service.formulation.matching.label_index import LabelTable, keys_of
+from placement_service.formulation.matching.node_eligibility import NodeMasks
+from placement_service.formulation.matching.pod_selectors import PodSelectors, Term
 from placement_service.formulation.pod_classes import free_amounts
-from placement_service.formulation.pod_selectors import PodSelectors, Term
 from tests.strategies import EVERYTHING, SMALL, snapshots
 
 keys = st.sampled_from(["a", "b", HOSTNAME])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from placement_service.entities.request import Snapshot
 from placement_service.entities.solution import Assignment
+from placement_service.formulation.gangs.packing_scopes import PackingScopes
 from placement_service.formulation.indices import (
     ANY_NODE,
     NO_LEVEL,
@@ -29,7 +30,6 @@ from placement_service.formulation.open_gangs import (
     part_name,
     whole_name,
 )
-from placement_service.formulation.packing_scopes import PackingScopes
 from placement_service.formulation.pod_classes import Bundle, ClassPods, PodClasses
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 from placement_service.formulation.problem import (

@@ -1,0 +1,1 @@
+"""Gangs on their way from names to indices, and the scopes of their packing."""

@@ -1,0 +1,1 @@
+"""What labels match: nodes that a pod may use, and pods that a rule looks at."""
