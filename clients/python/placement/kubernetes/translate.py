@@ -13,13 +13,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 from placement import v1
+from placement.kubernetes.all_queues import read_queues
 from placement.kubernetes.gang_messages import GangMessages
 from placement.kubernetes.gangs import Gang, Key
 from placement.kubernetes.grove.expand import Expansion, expand_all
 from placement.kubernetes.grove.pod_gangs import read_pod_gangs
 from placement.kubernetes.kai.gangs import read_bind_requests, read_kai_gangs, read_topologies
-from placement.kubernetes.kai.queues import read_kai_queues
-from placement.kubernetes.koordinator.elastic_quotas import read_elastic_quotas
 from placement.kubernetes.koordinator.gangs import read_koordinator_gangs, read_layers
 from placement.kubernetes.koordinator.reservations import Reservations, read_reservations
 from placement.kubernetes.kueue.kueue import Kueue, read_kueue
@@ -48,7 +47,6 @@ from placement.kubernetes.pods.templates import Templates
 from placement.kubernetes.pods.volumes import read_volumes
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.queue_use import count_use
-from placement.kubernetes.queues import Queues, tree
 from placement.kubernetes.schema import kinds
 from placement.kubernetes.values.selectors import LabelSelector
 from placement.kubernetes.values.times import newest
@@ -123,7 +121,7 @@ def translate(
     by_name = any(is_unmanaged(node, listed) for node in objects.nodes)
     pods = _read_pods(objects, everyone, claims, problems, warnings, by_name=by_name)
     gangs = _read_gangs(objects, expansion, made, volcano, pods, paths, problems, warnings)
-    queues = _read_queues(objects, kueue, volcano, problems, warnings)
+    queues = read_queues(objects, kueue, volcano, problems, warnings)
     priorities = read_priorities(objects.priority_classes, problems)
     budgets = read_budgets(objects.of_kind(kinds.DISRUPTION_BUDGETS), pods, problems)
     reservations = read_reservations(
@@ -354,26 +352,6 @@ def _read_gangs(
 
 def _owners(gangs: Iterable[Gang]) -> dict[Key, Gang]:
     return {key: gang for gang in gangs for group in gang.groups for key in group.pods}
-
-
-def _read_queues(
-    objects: Objects,
-    kueue: Kueue,
-    volcano: VolcanoQueues,
-    problems: list[Problem],
-    warnings: list[Problem],
-) -> Queues:
-    return tree(
-        [
-            *read_kai_queues(objects.of_kind(kinds.KAI_QUEUES), problems),
-            *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), problems, warnings),
-            *volcano.queues,
-            *kueue.queues.queues,
-        ],
-        kueue.local_queues,
-        problems,
-        warnings,
-    )
 
 
 def _watched(

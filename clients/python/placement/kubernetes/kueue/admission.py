@@ -74,6 +74,13 @@ def read_admission(
             text = "no namespace" if selector is None else "namespaces by labels that are not known"
             where = "spec.namespaceSelector"
             warnings.append(one.problem(where, f"selects {text}: taken as all"))
+        if spec.get("queueingStrategy").text() == "StrictFIFO":
+            text = "is ignored: Workloads behind one that waits may come first"
+            warnings.append(one.problem("spec.queueingStrategy", text))
+        for field in ("admissionChecks", "admissionChecksStrategy"):
+            if spec.get(field).value:
+                text = "is ignored: its Workloads count as checked"
+                warnings.append(one.problem(f"spec.{field}", text))
         problems += [one.problem(*finding) for finding in findings]
         resources = {
             resource.get("name").text()

@@ -1,0 +1,35 @@
+"""The queues of all schedulers, in one tree."""
+
+from __future__ import annotations
+
+from placement.kubernetes.kai.queues import read_kai_queues
+from placement.kubernetes.koordinator.elastic_quotas import read_elastic_quotas
+from placement.kubernetes.kueue.kueue import Kueue
+from placement.kubernetes.objects import Objects
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.queue_shares import warn_of_shares
+from placement.kubernetes.queues import Queues, tree
+from placement.kubernetes.schema import kinds
+from placement.kubernetes.volcano.queues import VolcanoQueues
+
+
+def read_queues(
+    objects: Objects,
+    kueue: Kueue,
+    volcano: VolcanoQueues,
+    problems: list[Problem],
+    warnings: list[Problem],
+) -> Queues:
+    """All queues; `kueue` and `volcano` hold what was read of them before."""
+    warn_of_shares(objects, warnings)
+    return tree(
+        [
+            *read_kai_queues(objects.of_kind(kinds.KAI_QUEUES), problems),
+            *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), problems, warnings),
+            *volcano.queues,
+            *kueue.queues.queues,
+        ],
+        kueue.local_queues,
+        problems,
+        warnings,
+    )
