@@ -24,10 +24,10 @@ from bench import (
     stages,
     standard,
     tables,
-    traces,
     warm,
 )
 from bench.engine import engine_line
+from bench.families import traces
 from bench.instances import Instance
 from bench.measurement import Line
 from bench.server import NoAnswer, running

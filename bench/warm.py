@@ -19,7 +19,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.building import HALF_TRAY, NAMESPACE, ONE_GPU, RACK, WHOLE_TRAY, in_use, nvl_cluster
+from bench.families.building import (
+    HALF_TRAY,
+    NAMESPACE,
+    ONE_GPU,
+    RACK,
+    WHOLE_TRAY,
+    in_use,
+    nvl_cluster,
+)
 from bench.instances import NOW
 from placement.client import PlacementClient
 from placement.errors import PlacementError

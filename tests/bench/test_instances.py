@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import instances, traces
-from bench.building import GPU, RACK, WHOLE_TRAY, free_trays
+from bench import instances
+from bench.families import traces
+from bench.families.building import GPU, RACK, WHOLE_TRAY, free_trays
 from bench.instances import Instance, Value
 from placement_service.api.validation import violations
 from placement_service.entities.request import Request, Snapshot

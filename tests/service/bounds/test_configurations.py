@@ -8,7 +8,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from bench.building import RACK, Part, gang, node, resources
+from bench.families.building import RACK, Part, gang, node, resources
 from placement_service.bounds.configurations import (
     ConfigurationParameters,
     Configurations,

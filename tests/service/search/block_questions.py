@@ -6,7 +6,7 @@ import random
 import time
 from dataclasses import replace
 
-from bench.building import (
+from bench.families.building import (
     BLOCK,
     FRONTEND,
     HALF_TRAY,
@@ -18,7 +18,8 @@ from bench.building import (
     nvl_cluster,
     resources,
 )
-from bench.instances import NOW, POOL, Instance
+from bench.families.packing import POOL
+from bench.instances import NOW, Instance
 from placement_service.entities.request import Node, PodGang, Policy, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate

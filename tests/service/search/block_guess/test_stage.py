@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from bench.building import GPU
+from bench.families.building import GPU
 from bench.instances import Instance
 from placement_service.cp_sat.blocks.contents import Filled, Held
 from placement_service.cp_sat.blocks.parts import Kind

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.building import BLOCK
+from bench.families.building import BLOCK
 from bench.instances import Instance
 from placement_service.bounds.configurations import Configurations
 from placement_service.entities.naming.pod_assignment import name_pods

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.building import BLOCK, RACK, Part, gang, node, resources
+from bench.families.building import BLOCK, RACK, Part, gang, node, resources
 from placement_service.entities.request import Node, PodGang, PodTemplate, Snapshot
 
 DATA_VARIABLE = "PLACEMENT_DATA"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from bench.building import Part, gang, node, resources
+from bench.families.building import Part, gang, node, resources
 from placement_service.entities.devices import Device, DevicePartition, PartitionPolicy
 from placement_service.entities.node import Node
 from placement_service.entities.request import PodTemplate, Snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from bench.building import BLOCK, GPU, RACK, Part, gang, node, resources
+from bench.families.building import BLOCK, GPU, RACK, Part, gang, node, resources
 from placement_service.entities.request import PodTemplate, Snapshot
 
 NODE = resources(128, 1024, 8, pods=110)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bench.building import (
+from bench.families.building import (
     BLOCK,
     FRONTEND,
     GPU,
@@ -53,14 +53,22 @@ def mix(
 ) -> Snapshot:
     """Serving in rack-bound replicas, training in blocks, small jobs; on a 62 % free cluster.
 
-    5,152 nodes by default. `extras` is the share of the training gangs that have a quarter of
-    their pods beyond the minimum, `scaled` that of the serving gangs whose decode replicas beyond
-    the first are gangs of their own. With `domains` the pods of whole trays are in a ComputeDomain
-    of their gang. Each gang is in one of `queues`, to which two thirds of the free GPUs are
-    guaranteed in equal parts, and twice that is the limit of each. With `unlike` the pods of whole
-    trays ask for 64 to 128 cores, another number in each gang, and such a share more of the free
-    trays runs pods that leave all GPUs, and cores for some of these pods only. Pods of each gang
-    `avoid` so many nodes by name.
+    5,152 nodes by default. What may be added:
+
+    - `extras`: the share of the training gangs that have a quarter of their pods beyond the
+      minimum.
+    - `scaled`: the share of the serving gangs whose decode replicas beyond the first are gangs of
+      their own.
+    - `priorities`: how many different ones gangs have.
+    - `domains`: not 0, pods of whole trays are in a ComputeDomain of their gang.
+    - `queues`: how many; each gang is in one. Two thirds of the free GPUs are guaranteed to them
+      in equal parts, and twice that is the limit of each.
+    - `unlike`: the pods of whole trays ask for 64 to 128 cores, another number in each gang, and
+      such a share more of the free trays runs pods that leave all GPUs, and cores for some of these
+      pods only.
+    - `avoid`: so many nodes are avoided by name by the pods of each gang.
+
+    Raises ValueError when so few gangs are too small, or so many too large, for the load.
     """
     rng = random.Random(f"mix {seed}")
     nodes = nvl_cluster(rng, blocks=blocks, racks=racks)

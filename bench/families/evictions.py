@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from bench.building import BLOCK, RACK, gang_name, node, resources
+from bench.families.building import BLOCK, RACK, gang_name, node, resources
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (

@@ -1,0 +1,1 @@
+"""Families of instances, a file for each kind of cluster that they are about."""
