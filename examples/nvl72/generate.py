@@ -7,6 +7,7 @@ The drawing is the source: change a character, run the script, plan again. Nothi
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,7 @@ CPU_A_GPU, MEMORY_A_GPU = 32, 200
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     target = Path(__file__).with_name("cluster.yaml")
     target.write_text("\n".join(_lines()) + "\n")
     print(f"wrote {target}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.docs.documents import GUIDES, Runner, derived, is_other
 
 
 def main() -> None:
+    argparse.ArgumentParser(prog="python -m tests.docs", description=__doc__).parse_args()
     with serve() as address, warm() as command, tempfile.TemporaryDirectory() as folder:
         runner = Runner(address, Path(folder), command)
         for file in GUIDES:

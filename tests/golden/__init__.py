@@ -4,7 +4,8 @@ A pair of files for each: ``<message type>.<name>.json`` as a person would write
 ``.binpb``, its deterministic encoding: fields by number, maps by key. The tests of Python
 (tests/proto/test_golden.py) and of Go (clients/go/stubs) read the same files.
 
-    python -m tests.golden        writes them anew, after a change of proto/
+    python -m tests.golden            tells which would change, after a change of proto/
+    python -m tests.golden --write    writes them
 
 New bytes for the same JSON are a change of the wire: do not commit that lightly.
 

@@ -1,8 +1,12 @@
-"""Writes the golden files: one message with every field set, and the bytes of all."""
+"""Makes the golden files: one message with every field set for each kind, and the bytes of all."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format
@@ -22,17 +26,44 @@ _WELL_KNOWN = {
 
 
 def main() -> None:
-    for kind in (ComputePlacementRequest, PlaceObjectsRequest):
+    """Ends with status 1 when a file is not as it should be, and was not to be written."""
+    parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__)
+    parser.add_argument(
+        "--write", action="store_true", help="write them; without it, tell which would change"
+    )
+    options = parser.parse_args()
+    changed = [path for path, content in contents() if _changes(path, content, options.write)]
+    for path in changed:
+        print(f"{'written' if options.write else 'would change'}: {path.relative_to(FOLDER)}")
+    if changed and not options.write:
+        sys.exit(1)
+
+
+def _changes(path: Path, content: bytes, write: bool) -> bool:
+    """Whether a file has other content; with `write` it gets this one."""
+    if path.exists() and path.read_bytes() == content:
+        return False
+    if write:
+        path.write_bytes(content)
+    return True
+
+
+def contents() -> Iterator[tuple[Path, bytes]]:
+    """Every golden file that is made, and its content."""
+    messages: dict[str, Message] = {file.name: parse(file) for file in files()}
+    kinds: tuple[type[Message], ...] = (ComputePlacementRequest, PlaceObjectsRequest)
+    for kind in kinds:
         message = kind()
         _fill(message, 1)
-        text = json_format.MessageToJson(message, indent=None, ensure_ascii=False)
         name = f"{kind.DESCRIPTOR.full_name}.every-field.json"
+        messages[name] = message
+        text = json_format.MessageToJson(message, sort_keys=True, ensure_ascii=False)
         body = json.dumps(_backwards(json.loads(text)), ensure_ascii=False, indent=1)
-        (FOLDER / name).write_text(body + "\n")
-    for file in files():
-        file.with_suffix(".binpb").write_bytes(encode(parse(file)))
-    digests = {file.name: digest for file in files() if (digest := snapshot_digest(parse(file)))}
-    DIGESTS.write_text(json.dumps(digests, indent=1) + "\n")
+        yield FOLDER / name, f"{body}\n".encode()
+    for name, message in sorted(messages.items()):
+        yield (FOLDER / name).with_suffix(".binpb"), encode(message)
+    digests = {n: digest for n, m in sorted(messages.items()) if (digest := snapshot_digest(m))}
+    yield DIGESTS, f"{json.dumps(digests, indent=1)}\n".encode()
 
 
 def _fill(message: Message, seed: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden import DIGESTS, FOLDER, encode, files, parse, snapshot_digest
+from tests.golden.__main__ import contents
 
 FILES = tuple(files())
 
@@ -31,3 +32,8 @@ def test_no_golden_file_is_alone() -> None:
 @pytest.mark.parametrize(("name", "digest"), json.loads(DIGESTS.read_text()).items())
 def test_a_snapshot_has_this_digest(name: str, digest: str) -> None:
     assert snapshot_digest(parse(FOLDER / name)) == digest
+
+
+def test_golden_files_have_every_field() -> None:
+    """Also those that came later: ``python -m tests.golden --write`` adds them."""
+    assert [path.name for path, content in contents() if path.read_bytes() != content] == []
