@@ -18,7 +18,7 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.schema import kinds
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.workloads.kueue_levels import levels_in, roles_of
-from placement.kubernetes.workloads.workloads import Made, Role, note, template_of
+from placement.kubernetes.workloads.workloads import Made, Role, Terms, note, template_of
 
 
 def level_labels(
@@ -80,12 +80,12 @@ def make_kueue_workloads(
         if choice.choices > 1:
             text = f"flavor {choice.flavor} is taken; others of {queue} are not tried"
             warnings.append(one.problem("spec.podSets", text))
-        made.add(
-            one, at, one.name, roles,
+        terms = Terms(
             priority=None if priority.absent else priority.integer(least=-(2**31)),
             queue=kueue.queues.name(queue, choice.flavor),
             unsupported=refusals,
-        )  # fmt: skip
+        )
+        made.add(one, at, one.name, roles, terms)
         note(one, findings, problems)
 
 

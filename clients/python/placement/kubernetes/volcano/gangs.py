@@ -27,7 +27,14 @@ from placement.kubernetes.values.selectors import read_selector
 from placement.kubernetes.values.times import is_deleted, read_time
 from placement.kubernetes.volcano.queues import VolcanoQueues
 from placement.kubernetes.workloads.made_volumes import Volume, volume, with_volumes
-from placement.kubernetes.workloads.workloads import Made, Role, note, template_of, without_pods
+from placement.kubernetes.workloads.workloads import (
+    Made,
+    Role,
+    Terms,
+    note,
+    template_of,
+    without_pods,
+)
 
 POD_GROUP: Final = "scheduling.k8s.io/group-name"
 _TASK: Final = "volcano.sh/task-spec"
@@ -152,16 +159,19 @@ def make_jobs(
         required, preferred = _levels(spec, unsupported)
         of_tasks = sum(role.minimum for role in roles)
         least = spec.get("minAvailable").integer(of_tasks, least=0)
-        made.add(
-            one, at, one.name, roles, required=required, preferred=preferred,
-            priority_class=spec.get("priorityClassName").text(), queue=queue,
+        terms = Terms(
+            required,
+            preferred,
+            priority_class=spec.get("priorityClassName").text(),
+            queue=queue,
             unsupported=(*unsupported, *refused),
             preemptible=_preemptible(
                 _said(body.get("metadata"))
                 for body in (at, *(task.get("template") for task in spec.get("tasks").items()))
             ),
             together=least if least < of_tasks else None,
-        )  # fmt: skip
+        )
+        made.add(one, at, one.name, roles, terms)
 
 
 def _volumes(spec: At, is_there: Callable[[str], bool]) -> Iterator[Volume]:

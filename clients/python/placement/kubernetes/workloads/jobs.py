@@ -18,7 +18,7 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.values.reading import At
 from placement.kubernetes.workloads.kueue_levels import levels_of, roles_of
 from placement.kubernetes.workloads.made_volumes import of_templates
-from placement.kubernetes.workloads.workloads import Made, Role, template_of, without_pods
+from placement.kubernetes.workloads.workloads import Made, Role, Terms, template_of, without_pods
 
 _EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _POD_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name", "jobset.sigs.k8s.io/jobset-name")
@@ -39,7 +39,7 @@ def make_plain(
             first = spec.get("ordinals").get("start").integer(least=0)
             claims = list(spec.get("volumeClaimTemplates").items())
             roles = list(_with_claims(roles, one, claims, first, made.has_claim(one.namespace)))
-        made.add(one, at, one.name, roles, unsupported=lacking)
+        made.add(one, at, one.name, roles, Terms(unsupported=lacking))
 
 
 def make_job_sets(
@@ -75,7 +75,7 @@ def make_job_sets(
             )
             replicas = entry.get("replicas").integer(1, least=0, most=100_000)
             roles += [job_of(f"{name}-{i}") for i in range(replicas)]
-        made.add(one, at, one.name, roles, unsupported=unsupported)
+        made.add(one, at, one.name, roles, Terms(unsupported=unsupported))
 
 
 def _with_claims(

@@ -20,7 +20,7 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.values.reading import At
 from placement.kubernetes.workloads.kueue_levels import Levels, levels_of
 from placement.kubernetes.workloads.made_volumes import of_templates
-from placement.kubernetes.workloads.workloads import Made, Role, template_of, without_pods
+from placement.kubernetes.workloads.workloads import Made, Role, Terms, template_of, without_pods
 
 _LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 _LWS_LABEL: Final = "leaderworkerset.sigs.k8s.io/name"
@@ -69,10 +69,7 @@ def make_leader_worker_sets(
         for replica in range(spec.get("replicas").integer(1, least=0, most=_MOST)):
             name = f"{one.name}-{replica}"
             mounted = list(_with_claims(roles, name, claims, made.has_claim(one.namespace)))
-            made.add(
-                one, at, name, mounted,
-                required=required, preferred=preferred, unsupported=unsupported,
-            )  # fmt: skip
+            made.add(one, at, name, mounted, Terms(required, preferred, unsupported=unsupported))
 
 
 def _with_claims(
@@ -104,16 +101,13 @@ def make_role_based_groups(
             for role in at.get("spec").get("roles").items()
             for instance in _instances(role, templates)
         ]
-        options: dict[str, Any] = {
-            "unsupported": unsupported,
-            "priority_class": notes.get(_RBG_PRIORITY, ""),
-        }
+        terms = Terms(priority_class=notes.get(_RBG_PRIORITY, ""), unsupported=unsupported)
         if notes.get(_RBG_GANG) == "true":
             everything = [role for _, roles in instances for role in roles]
-            made.add(one, at, one.name, everything, **options)
+            made.add(one, at, one.name, everything, terms)
         else:
             for name, roles in instances:
-                made.add(one, at, f"{one.name}-{name}", roles, **options)
+                made.add(one, at, f"{one.name}-{name}", roles, terms)
 
 
 def _instances(role: At, templates: Mapping[str, At]) -> list[tuple[str, list[Role]]]:

@@ -52,6 +52,25 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """What a workload says of its whole gang.
+
+    `required` and `preferred` are levels for all its pods; `priority` comes before the value of
+    `priority_class`. `unsupported` names what cannot be honoured. With `together` the pods of all
+    roles are one group, of which so many must run.
+    """
+
+    required: str = ""
+    preferred: str = ""
+    priority_class: str = ""
+    priority: int | None = None
+    queue: str = ""
+    unsupported: Sequence[str] = ()
+    preemptible: bool | None = None
+    together: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Made:
     """The gangs of workloads, and pods for them.
 
@@ -72,26 +91,14 @@ class Made:
         at: At,
         name: str,
         roles: Sequence[Role],
-        *,
-        required: str = "",
-        preferred: str = "",
-        priority_class: str = "",
-        priority: int | None = None,
-        queue: str = "",
-        unsupported: Iterable[str] = (),
-        preemptible: bool | None = None,
-        together: int | None = None,
+        terms: Terms = Terms(),
     ) -> None:
-        """Adds a gang of a workload: `one`, read at `at`.
-
-        The levels are for all pods of the gang. With `together` the pods of all roles are one
-        group, of which so many must run.
-        """
+        """Adds the gang `name` of a workload: `one`, read at `at`."""
         if sum(role.count for role in roles) > _MOST_PODS:
             at.get("spec").problem(f"makes more than {_MOST_PODS:,} pods")
             return
         metadata = at.get("metadata")
-        scopes = [_scope(name, (), required, preferred)]
+        scopes = [_scope(name, (), terms.required, terms.preferred)]
         groups = []
         everybody: list[tuple[str, str]] = []
         for role in roles:
@@ -99,11 +106,12 @@ class Made:
             self.pods.extend(pods)
             everybody += (pod.key for pod in pods)
             groups.append(Group(role.name, role.minimum, tuple(pod.key for pod in pods)))
-        if together is None:
+        if terms.together is None:
             scopes += self._scopes(roles)
         else:
-            groups = [Group("pods", together, tuple(everybody))]
+            groups = [Group("pods", terms.together, tuple(everybody))]
         labels = metadata.get("labels").labels()
+        priority = terms.priority
         if priority is None and labels.get(_PRIORITY):
             priority = self._priority(one, labels[_PRIORITY])
         body = {"metadata": {"labels": labels, "annotations": metadata.get("annotations").labels()}}
@@ -113,12 +121,12 @@ class Made:
                 object=made,
                 groups=tuple(groups),
                 scopes=tuple(scope for scope in scopes if scope is not None),
-                priority_class=priority_class,
+                priority_class=terms.priority_class,
                 priority=priority,
-                queue=queue,
-                preemptible=preemptible,
+                queue=terms.queue,
+                preemptible=terms.preemptible,
                 created=read_time(metadata.get("creationTimestamp")),
-                unsupported=tuple(unsupported),
+                unsupported=tuple(terms.unsupported),
             )
         )
 
