@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from placement_service.entities.eviction import Eviction, EvictionPolicy
@@ -28,31 +28,41 @@ KINDS: Final[Sequence[Finder]] = (uncordon, relax, reduce, add_nodes, evict)
 _SHARE: Final = 0.4
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The plan beside which a gang is to get room; `placed` are the gangs that it places."""
+
+    bindings: Sequence[Binding] = ()
+    evictions: Sequence[Eviction] = ()
+    placed: Collection[str] = ()
+
+
 def remedies(
     snapshot: Snapshot,
     policy: Policy,
     gang: str,
+    beside: Beside,
     *,
-    bindings: Sequence[Binding],
-    evictions: Sequence[Eviction],
-    placed: Collection[str],
     solver: Solver,
     deadline: float,
     levels: Sequence[str] = (),
     report: Callable[[Sequence[Remedy]], None] = lambda found: None,
 ) -> tuple[Remedy, ...]:
-    """What lets a gang in beside a plan that does not place it.
+    """What lets a gang in beside a plan that does not place it; at most one remedy of each kind.
 
-    `placed` are the gangs that the plan places; `levels` names topology levels, coarse ones
-    first. `deadline` is in `time.monotonic` seconds. `report` is told what was found so far.
+    `levels` names topology levels, coarse ones first. `deadline` is in `time.monotonic` seconds.
+    `report` is told what was found so far.
     """
-    whole = carried_out(snapshot, evictions)
+    # 1. The snapshot after the plan's evictions, without gangs that wait besides.
+    whole = carried_out(snapshot, beside.evictions)
     (asked,) = (one for one in whole.gangs if one.name == gang)
-    wanted = frozenset(placed) | {gang, asked.base_gang} - {""}
+    wanted = frozenset(beside.placed) | {gang, asked.base_gang} - {""}
     snapshot = changes.only(whole, wanted)
     policy = replace(policy, eviction=EvictionPolicy.NONE)
     problem = formulate(snapshot, policy)
-    earlier = minimums(snapshot, problem, count_pods(snapshot, bindings))
+    earlier = minimums(snapshot, problem, count_pods(snapshot, beside.bindings))
+
+    # 2. What each kind has to reach.
     case = Case(
         whole=whole,
         snapshot=snapshot,
@@ -66,6 +76,8 @@ def remedies(
         deadline=deadline,
         here=Trial(snapshot, policy, gang, earlier, problem),
     )
+
+    # 3. The least remedy of each kind.
     found: tuple[Remedy, ...] = ()
     for done, kind in enumerate(KINDS):
         # Most kinds are quick and leave their time to the others.
@@ -73,7 +85,7 @@ def remedies(
         before = found
         for remedy in kind(case.within(share)):
             # After evictions: others might have been evicted instead.
-            proven = remedy.proven and not evictions
+            proven = remedy.proven and not beside.evictions
             found = (*before, replace(remedy, proven=proven))
             report(found)
     return found

@@ -36,7 +36,7 @@ from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem
 from placement_service.pipeline.stages import Stages
 from placement_service.planning import capacity
-from placement_service.planning.explain import carried_out, remedies
+from placement_service.planning.explain import Beside, carried_out, remedies
 from placement_service.planning.repack import repack
 from placement_service.planning.trial_snapshot import for_fitting
 
@@ -183,9 +183,7 @@ class Planning:
                 request.snapshot,
                 request.policy,
                 asked.gang,
-                bindings=plan.bindings,
-                evictions=plan.evictions,
-                placed=plan.placed,
+                Beside(plan.bindings, plan.evictions, plan.placed),
                 solver=self._solver(),
                 deadline=self.deadline,
                 levels=asked.levels,

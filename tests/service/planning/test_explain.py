@@ -17,7 +17,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 from placement_service.planning import remedies as remedies_of_kinds
-from placement_service.planning.explain import remedies
+from placement_service.planning.explain import Beside, remedies
 from placement_service.planning.remedy_case import Answer, Case, Fit
 from placement_service.planning.trial_snapshot import Trial
 from tests.service.evictions import running
@@ -40,9 +40,7 @@ def found(
         snapshot,
         Policy(),
         asked.name,
-        bindings=(),
-        evictions=evictions,
-        placed=(),
+        Beside(evictions=evictions),
         solver=Idle(),
         deadline=time.monotonic() + seconds,
     )
