@@ -79,71 +79,108 @@ def first_answer(
     # Bounds are not looked for, and the fewer columns there are the sooner it is known what fits.
     problem = replace(without_gangs_counted_late(problem), relaxation=None)
     problem = with_fewer_columns(without_implied_room(problem))
-    now = time.monotonic()
-    half = deadline if problem.policy.deterministic else now + (deadline - now) / 2
-    builder = Builder(problem)
-    builder.until = max(deadline, now + LEAST_SECONDS)
-    hardest_first = orders(problem).hardest_first
-    home, every = home_plan(problem), goals(problem)
+    plans = _Plans(problem, until=deadline, minimums_only=minimums_only)
+    plans.place(previous)
+    if plans.home:
+        plans.make_room()
+    return to_solution(problem, plans.best, plans.goals)
 
-    def enough(plan: Plan) -> bool:
-        return minimums_only and all(is_placed(gang, plan) for gang in problem.pending)
 
-    # No answer may be worse than the oldest first, so that comes before all else.
-    best = builder.build(oldest_first, start=home)
-    if previous and not home and not enough(best):
-        kept = builder.adopt(_earlier_plan(problem, previous))
-        # Of equal plans the one that changes less.
-        best = _better(problem, every, builder.build(hardest_first, start=kept), best)
-    # The hardest first mostly admits more.
-    several = len(problem.pending) > 1 and not is_large(problem)
-    for order in (hardest_first, _own_nodes_first(builder, hardest_first)) if several else ():
-        if order is not None and not enough(best) and time.monotonic() <= half:
-            best = _better(problem, every, best, builder.build(order, start=home))
-    small = problem.node_count * len(problem.pending) <= MORE_ORDERS
-    if several and small and not enough(best):
-        best = _with_more_pods(builder, hardest_first, home, best, soon=half)
-    if home:
+class _Plans:
+    """The best greedy plan so far. `half` is when half of the time until `until` is over."""
+
+    best: Plan
+
+    def __init__(self, problem: Problem, *, until: float, minimums_only: bool) -> None:
+        now = time.monotonic()
+        self.problem = problem
+        self.until = until
+        self.half = until if problem.policy.deterministic else now + (until - now) / 2
+        self.builder = Builder(problem)
+        self.builder.until = max(until, now + LEAST_SECONDS)
+        self.home = home_plan(problem)
+        self.goals = goals(problem)
+        self._minimums_only = minimums_only
+        self._hardest_first = orders(problem).hardest_first
+        self._is_small = problem.node_count * len(problem.pending) <= MORE_ORDERS
+
+    def place(self, previous: tuple[Assignment, ...]) -> None:
+        """Gangs one after another in several orders; nobody gives way."""
+        problem, builder, hardest_first = self.problem, self.builder, self._hardest_first
+        # No answer may be worse than the oldest first, so that comes before all else.
+        self.best = builder.build(oldest_first, start=self.home)
+        if previous and not self.home and not self._is_enough:
+            kept = builder.adopt(_earlier_plan(problem, previous))
+            # Of equal plans the one that changes less.
+            self.best = self._better(builder.build(hardest_first, start=kept), self.best)
+        if len(problem.pending) <= 1 or is_large(problem):
+            return
+        # The hardest first mostly admits more.
+        for order in (hardest_first, _own_nodes_first(builder, hardest_first)):
+            if order is not None and not self._is_enough and time.monotonic() <= self.half:
+                self.best = self._better(self.best, builder.build(order, start=self.home))
+        if self._is_small and not self._is_enough:
+            self.best = _with_more_pods(
+                builder, hardest_first, self.home, self.best, soon=self.half
+            )
+
+    def make_room(self) -> None:
+        """Running gangs give way: from what runs now in several orders, then from the best plan."""
+        builder = self.builder
         # The gang with least choice first.
-        narrowest = narrowest_first(problem)
-        several_move = _several_move(problem)
+        narrowest = narrowest_first(self.problem)
 
         def in_turn(gang: Gang) -> tuple[int, ...]:
             return (builder.turn[gang.index], *narrowest(gang))
 
+        self._make_room_from_home(narrowest, in_turn)
+        if _has_all(self.problem, self.best) or time.monotonic() >= self.until:
+            return
+        opened = make_room(builder, self.best, in_turn, until=self.until)
+        if opened is not self.best:
+            plan = builder.build(self._hardest_first, start=opened)
+            if budgets_hold(self.problem, plan):
+                self.best = self._better(self.best, plan)
+
+    def _make_room_from_home(self, narrowest: TurnOrder, in_turn: TurnOrder) -> None:
+        """Room for all that wait, where nothing has moved yet, in one order after another."""
+        problem, builder = self.problem, self.builder
+        several_move = _several_move(problem)
         # Without moves those that come first by the goals may lose their room to others.
         turns = [narrowest, widest_first(problem) if several_move else in_turn]
         if several_move:
             # What counts most is who finds free nodes, so all are placed at once.
-            best = _better(
-                problem, every, best, _jointly(builder, narrowest, soon=half, until=deadline)
-            )
+            together = _jointly(builder, narrowest, soon=self.half, until=self.until)
+            self.best = self._better(self.best, together)
         elif _asks_for_more(problem):
             turns.reverse()
-        if small:
+        if self._is_small:
             # Of equals any scheduler takes the oldest.
             turns.append(lambda gang: (builder.turn[gang.index], *oldest_first(gang)))
-        waits, begin_by = not _has_all(problem, best), builder.until
+        waits, begin_by = not _has_all(problem, self.best), builder.until
         for order in turns:
             if not waits or time.monotonic() > begin_by:
                 break
             # Where there is not time for all, those come first that the goals name first.
             all_of_them = order is narrowest and not several_move and order is not turns[-1]
             try:
-                found = _with_victims(builder, home, order, until=deadline, all_of_them=all_of_them)
+                found = _with_victims(
+                    builder, self.home, order, until=self.until, all_of_them=all_of_them
+                )
             except NoTimeForAll:
                 continue
-            best, begin_by = _better(problem, every, best, found), half
-            waits = not enough(best) and (several_move or not _has_all(problem, best))
-        if _has_all(problem, best):
-            return to_solution(problem, best, every)
-    if home and time.monotonic() < deadline:
-        opened = make_room(builder, best, in_turn, until=deadline)
-        if opened is not best:
-            plan = builder.build(hardest_first, start=opened)
-            if budgets_hold(problem, plan):
-                best = _better(problem, every, best, plan)
-    return to_solution(problem, best, every)
+            self.best, begin_by = self._better(self.best, found), self.half
+            waits = not self._is_enough and (several_move or not _has_all(problem, self.best))
+
+    @property
+    def _is_enough(self) -> bool:
+        """Whether no better plan is asked for than the best so far."""
+        placed = (is_placed(gang, self.best) for gang in self.problem.pending)
+        return self._minimums_only and all(placed)
+
+    def _better(self, one: Plan, other: Plan | None) -> Plan:
+        """The better of two plans; of equals the one that is named first."""
+        return _better(self.problem, self.goals, one, other)
 
 
 def _own_nodes_first(builder: Builder, order: Order) -> Order | None:
