@@ -6,10 +6,12 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+#: Seconds until a connection on which nothing is asked is closed: each has a thread.
+_SILENCE: Final = 10.0
 #: Why a probe fails, in words; empty when all is well.
 Check = Callable[[], str]
 
@@ -21,6 +23,8 @@ class Probes:
         self, host: str, port: int, *, healthy: Check, ready: Check, registry: CollectorRegistry
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
+            timeout = _SILENCE
+
             def do_GET(self) -> None:
                 if self.path == "/metrics":
                     self._answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
+from controller.runtime import probes
 from controller.runtime.logs import JsonFormatter, TextFormatter
 from controller.runtime.metrics import Metrics
+from controller.runtime.probes import Probes
 from controller.settings import Settings
 from placement.cluster import Call
 from placement.cluster import Cluster as Connection
@@ -24,6 +28,7 @@ from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import FaultProxy, Refuse
 from tests.controller.conftest import controller
+from tests.waiting import LONG
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -81,6 +86,16 @@ def test_a_kind_that_may_not_be_read_is_named(
     with controller(cluster.kubeconfig(url=fault_proxy.url), service) as running:
         told = (503, "the cluster is not read yet: PriorityClass\n")
         cluster.wait_until(lambda: get(running.probes.port, "/readyz") == told, "it names the kind")
+
+
+def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "_SILENCE", 0.1)
+    registry = CollectorRegistry()
+    with (
+        Probes("127.0.0.1", 0, healthy=str, ready=str, registry=registry) as serving,
+        socket.create_connection(("127.0.0.1", serving.port), timeout=LONG) as silent,
+    ):
+        assert silent.recv(1) == b""
 
 
 def test_the_environment_wins_over_the_file(
