@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -57,7 +57,7 @@ class Mover:
         if moves is not None:
             return Found(moves, False)
         refuted = False
-        for waiting in (changes.displaced(shut, leaving), changes.released(shut, leaving)):
+        for waiting in self._trials(shut, leaving):
             problem = formulate(waiting, self.policy)
             now = time.monotonic()
             until = now + _SHARE * max(0.0, self.deadline - now)
@@ -77,6 +77,19 @@ class Mover:
                     return Found(moves, False)
                 refuted = False
         return Found(None, refuted)
+
+    def _trials(self, shut: Snapshot, leaving: frozenset[str]) -> Iterator[Snapshot]:
+        """The pods that leave wait: first beside their present room, then without it, which does
+        not help where all that leave are of one minimum and move at once.
+        """
+        yield changes.displaced(shut, leaving)
+        minimums = {
+            gang.name: any(group.min_replicas for group in gang.groups) for gang in shut.gangs
+        }
+        gangs = {b.gang for b in running(shut) if b.pod in leaving}
+        whole = {b.pod for b in running(shut) if b.gang in gangs} == leaving
+        if not (len(gangs) == 1 and whole and all(minimums[name] for name in gangs)):
+            yield changes.released(shut, leaving)
 
     def in_turns(
         self, snapshot: Snapshot, leaving: frozenset[str], target: Mapping[str, str] | None = None

@@ -218,6 +218,8 @@ class _Search:
         leaving = self._leaving(chosen, whole=whole)
         if leaving is None or not self._budgets_allow(leaving):
             return None
+        if not whole and not self._has_room_outside(chosen, leaving):
+            return None
         names = tuple(self._names[d] for d in chosen)
         if not leaving:
             return Repacking((), names, Bounded(0, 0))
@@ -354,23 +356,39 @@ class _Search:
         nodes = self._snapshot.columns
         offers = {}
         for name in (r for r in nodes.requested if self._policy.gpus({r: 1})):
-            used = nodes.requested[name]
-            # Nodes that take no new pods offer only what runs there.
-            there = nodes.allocatable.numbers(partial(_amount, name))
-            has = np.where(nodes.open, np.maximum(there, used), used)
+            used, has = nodes.requested[name], self._has(name)
             least = int(used.sum()) - self._not_asked_again(name)
             offers[name] = has, int(has.sum()) - least
         return offers
+
+    def _has(self, resource: str) -> Ints:
+        """What each node has of a resource; one that takes no new pods has only what runs there."""
+        nodes = self._snapshot.columns
+        used = nodes.requested[resource]
+        there = nodes.allocatable.numbers(partial(_amount, resource))
+        return np.where(nodes.open, np.maximum(there, used), used)
 
     def _may_have_room(self, gang: PodGang) -> bool:
         """Whether all nodes together spare what a gang needs that moves as a whole, in one step and
         while it still holds its room. Moves of others never make that more.
         """
-        sets = [pod_set for group in gang.groups for pod_set in group.pod_sets]
-        return all(
-            sum(s.template.requests.get(name, 0) * len(s.bound_pods) for s in sets) <= spared
-            for name, (_, spared) in self._offers.items()
-        )
+        return all(_asked(gang, name) <= spared for name, (_, spared) in self._offers.items())
+
+    def _has_room_outside(self, chosen: Sequence[int], leaving: frozenset[str]) -> bool:
+        """The same of gangs that have to leave some domains whole, and the nodes outside these:
+        moves of others never make that more, as none may come inside.
+        """
+        requested = self._snapshot.columns.requested
+        outside = ~np.isin(self._domain, chosen)
+        gone = {gang.name for gang in self._gangs if leaving >= {*gang.pods}}
+        minimum = (g for g in self._snapshot.gangs if any(group.min_replicas for group in g.groups))
+        whole = [gang for gang in minimum if gang.name in gone]
+        for name in requested:
+            spared = int((self._has(name) - requested[name])[outside].sum())
+            most = spared + self._not_asked_again(name)
+            if any(_asked(gang, name) > most for gang in whole):
+                return False
+        return True
 
     def _not_asked_again(self, resource: str) -> int:
         """What pods hold of a resource that they would not ask for elsewhere."""
@@ -401,6 +419,12 @@ class _Search:
 
 def _amount(name: str, of: Resources) -> int:
     return of.get(name, 0)
+
+
+def _asked(gang: PodGang, resource: str) -> int:
+    """What all that runs of a gang asks for."""
+    sets = (pod_set for group in gang.groups for pod_set in group.pod_sets)
+    return sum(s.template.requests.get(resource, 0) * len(s.bound_pods) for s in sets)
 
 
 def _spare(gang: PodGang, group: str) -> int:

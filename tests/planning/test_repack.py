@@ -230,7 +230,28 @@ def test_a_host_port_is_free_before_another_pod_takes_it(client: PlacementClient
         one.host_ports.add(port=80, protocol="TCP")
     found = freed(nodes, gangs, client)
     assert not found.moves
-    assert (found.pods.HasField("value"), found.pods.bound) == (False, 2)
+    assert found.pods.impossible
+
+
+def test_a_gang_needs_room_outside_what_is_freed(client: PlacementClient) -> None:
+    """All nodes spare as many CPUs as it asks for; those that stay open spare half as many."""
+    gangs = [gang("two", 0, gpus=1, on=["n-r1", "n-r2"])]
+    template = gangs[0].groups[0].pod_sets[0].template
+    nodes = racks("r1", "r2")
+    template.requests.cpu_millis = nodes[0].allocatable.cpu_millis // 2
+    for one in nodes:
+        one.requested.cpu_millis += template.requests.cpu_millis
+    found = freed(nodes, gangs, client)
+    assert (list(found.moves), found.pods.impossible) == ([], True)
+
+
+def test_that_a_gang_finds_no_room_at_once_is_a_bound(client: PlacementClient) -> None:
+    """Rack r1 costs two pods, which have room in r2 only once one has left; rack r2 costs three."""
+    gangs = [gang("two", 0, gpus=4, on=["a", "d"]), gang("one", 0, gpus=4, on=["c"])]
+    nodes = [node("a", rack="r1"), node("b", rack="r1"), node("c", rack="r2")]
+    nodes.append(node("d", rack="r2", gpus=4))
+    found = freed(nodes, gangs, client)
+    assert pods(found) == (3, 3)
 
 
 def test_pods_that_stay_keep_others_away(client: PlacementClient) -> None:
