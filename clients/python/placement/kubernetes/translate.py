@@ -105,12 +105,8 @@ def translate(
     expansion = expand_all(objects)
     problems = [*objects.problems, *expansion.problems]
     warnings = [*objects.warnings, *expansion.warnings]
-    all_objects = (one for several in objects.by_kind.values() for one in several)
-    moment = as_of if as_of is not None else newest(all_objects)
-    if moment is not None and moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    paths = LabelPaths(node_labels(*zip(*((n.body, n.name) for n in objects.nodes), strict=True))
-                       if objects.nodes else [])  # fmt: skip
+    moment = _moment(objects, as_of)
+    paths = LabelPaths([node_labels(node.body, node.name) for node in objects.nodes])
     kueue = read_kueue(objects, problems, warnings)
     volcano = read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), problems, warnings)
     made = _make_workloads(objects, kueue, volcano, plain_gangs, paths, problems, warnings)
@@ -183,19 +179,28 @@ def translate(
     request = v1.ComputePlacementRequest(snapshot=snapshot, gangs=messages)
     if claims.gpus:
         request.policy.gpu_resources.extend((*GPU_RESOURCES, *claims.gpus))
-    return Translation(
-        request,
-        tuple(dict.fromkeys(warnings)),
-        {
-            gang.resource_name: {
-                group.name: part for group, part in zip(gang.groups, gang.parts, strict=True)
-            }
-            for gang in gangs
-            if len(gang.parts) > 1
-        },
-        devices.groups,
-        paths.own,
-    )
+    told = tuple(dict.fromkeys(warnings))
+    return Translation(request, told, _parts(gangs), devices.groups, paths.own)
+
+
+def _moment(objects: Objects, as_of: datetime | None) -> datetime | None:
+    """What times count to; None where no object names any."""
+    every = (one for several in objects.by_kind.values() for one in several)
+    moment = as_of if as_of is not None else newest(every)
+    if moment is not None and moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return moment
+
+
+def _parts(gangs: Iterable[Gang]) -> Parts:
+    """Gangs that are one in the request, by its name and the names of their groups there."""
+    return {
+        gang.resource_name: {
+            group.name: part for group, part in zip(gang.groups, gang.parts, strict=True)
+        }
+        for gang in gangs
+        if len(gang.parts) > 1
+    }
 
 
 def _make_workloads(

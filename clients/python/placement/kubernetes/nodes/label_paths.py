@@ -9,7 +9,7 @@ Otherwise nodes get a further label, whose values are the paths.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -106,16 +106,13 @@ def _bounded(text: str) -> str:
     return f"{text[: _LONGEST - 17]}-{digest}"
 
 
-def node_labels(bodies: Iterable[Mapping[str, object]], names: Iterable[str]) -> list[Labels]:
-    """The labels of nodes as written; anything wrong with them is noted elsewhere."""
-    result: list[Labels] = []
-    for body, name in zip(bodies, names, strict=True):
-        metadata = body.get("metadata")
-        labels = metadata.get("labels") if isinstance(metadata, dict) else None
-        own = {
-            key: value
-            for key, value in (labels.items() if isinstance(labels, dict) else ())
-            if isinstance(key, str) and isinstance(value, str)
-        }
-        result.append({HOSTNAME: name, **own})
-    return result
+def node_labels(body: Mapping[str, object], name: str) -> Labels:
+    """The labels of a node as written; anything wrong with them is noted elsewhere."""
+    metadata = body.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    own = {
+        key: value
+        for key, value in (labels.items() if isinstance(labels, dict) else ())
+        if isinstance(key, str) and isinstance(value, str)
+    }
+    return {HOSTNAME: name, **own}
