@@ -249,9 +249,10 @@ class _Search:
         for gang in self._gangs:
             arrays = gang.arrays
             leaving = len(gang.leaving(chosen, whole=False) or ())
-            if arrays.moves_extras and any(arrays.spare):
+            stays = leaving < arrays.pods
+            if stays and arrays.moves_extras and any(arrays.spare):
                 return 1
-            if arrays.moves_whole and leaving < arrays.pods:
+            if stays and arrays.moves_whole:
                 least = min(least, arrays.pods - leaving)
         return least
 

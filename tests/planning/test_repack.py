@@ -245,6 +245,14 @@ def test_a_gang_needs_room_outside_what_is_freed(client: PlacementClient) -> Non
     assert (list(found.moves), found.pods.impossible) == ([], True)
 
 
+def test_extras_of_a_gang_that_leaves_are_no_further_moves(client: PlacementClient) -> None:
+    """Each other node has room for one of its three pods, but one of these holds its own still."""
+    gangs = [gang("two", 0, gpus=4, minimum=2, on=["a", "a", "b"])]
+    nodes = [node("a", rack="r1"), *(node(name, rack=name, used=1) for name in "bcd")]
+    found = freed(nodes, gangs, client)
+    assert (list(found.moves), found.pods.impossible) == ([], True)
+
+
 def test_that_a_gang_finds_no_room_at_once_is_a_bound(client: PlacementClient) -> None:
     """Rack r1 costs two pods, which have room in r2 only once one has left; rack r2 costs three."""
     gangs = [gang("two", 0, gpus=4, on=["a", "d"]), gang("one", 0, gpus=4, on=["c"])]
