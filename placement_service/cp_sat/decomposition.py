@@ -83,6 +83,7 @@ class Decomposition:
                 node_limit=self._nodes,
                 relative_gap_tolerance=TOLERANCE,
             )
+            limits.highs.bool_options["mip_allow_restart"] = False
             result = solve(proto, mathopt.SolverType.HIGHS, limits)
             if mathopt.TerminationReason(result.termination.reason) not in _BOUNDS:
                 return simple

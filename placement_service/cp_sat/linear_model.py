@@ -273,6 +273,9 @@ class LinearModel:
             relative_gap_tolerance=0.0,
             absolute_gap_tolerance=0.5,
         )
+        if nodes is not None:
+            # To begin anew takes a third of the time, and pays where many nodes follow.
+            parameters.highs.bool_options["mip_allow_restart"] = False
         asked = _Asked(terms, measure, sign, beyond, self.size)
         if beyond is not None:
             parameters.highs.double_options["objective_bound"] = asked.worst
