@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future
+from functools import partial
 from typing import NamedTuple
 
 from placement_service.cp_sat.linear_model import Solved
@@ -35,7 +35,6 @@ class Cores:
     def __init__(self, state: State, threads: SolverThreads) -> None:
         self._state, self._threads = state, threads
         self._domains = state.parameters.core_domains
-        self._begun: tuple[VictimModel, Future[Solved]] | None = None
         #: Whether there is no other one, or it is not worth its time.
         self._ended = not several_wait(state)
         #: Whether the first was settled in its time. Where it is not, other methods are faster.
@@ -70,14 +69,11 @@ class Cores:
             nodes=p.victim_nodes,
             beyond=together.reached,
         )
-        self._begun = model, self._threads.begin(question)
+        self._threads.begin(question, partial(self._take, model))
 
-    def take(self) -> None:
-        """Takes the best plan of the core that was begun, once it is settled or its time is up."""
-        if self._begun is None:
-            return
-        (model, future), self._begun = self._begun, None
-        found, state = future.result(), self._state
+    def _take(self, model: VictimModel, found: Solved) -> None:
+        """Takes the best plan of the core that was begun."""
+        state = self._state
         known, first = state.worth, self._domains == state.parameters.core_domains
         if found.values is not None:
             aim(state, model, found.values)
@@ -89,10 +85,10 @@ class Cores:
 
     def settle(self) -> None:
         """Settles one after another, as long as that helps."""
-        self.take()
         while not self._ended:
             self.begin()
-            self.take()
+            if self._threads.owes:
+                self._threads.take()
 
 
 class _Together(NamedTuple):

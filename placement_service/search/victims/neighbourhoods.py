@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
+from functools import partial
 from typing import NamedTuple
 
 from placement_service.cp_sat.linear_model import Question, Solved
@@ -155,22 +156,18 @@ def improve(
     """
     least = max(state.left - state.at_most(state.left * share), 2 * state.parameters.victim_end)
     repeatable = state.problem.policy.deterministic
-    begun: dict[Future[Solved], tuple[Neighbourhoods, Asked]] = {}
     turns = 0
-    while True:
+    while repeatable or not (until and until.done()):
         while (
             threads.idle
             and (able := [kind for kind in kinds if kind.goes_on])
             and not state.reaches(i)
             and state.left > least
-            and not (until and until.done() and not repeatable)
-            and not (repeatable and begun)
+            and not (repeatable and threads.owes)
         ):
             kind, turns = able[turns % len(able)], turns + 1
             asked = kind.ask()
-            begun[threads.begin(asked.question)] = kind, asked
-        if not begun:
+            threads.begin(asked.question, partial(kind.take, asked))
+        if not threads.owes:
             return
-        for future in wait(begun, return_when=FIRST_COMPLETED).done:
-            kind, asked = begun.pop(future)
-            kind.take(asked, future.result())
+        threads.take(None if repeatable else until)

@@ -32,6 +32,8 @@ def settle_victims(state: State) -> None:
     # A model is not finished when its time is up.
     with suppress(OutOfTime), SolverThreads(state.parameters.victim_threads) as threads:
         _settle(state, threads)
+        while threads.owes:
+            threads.take()
 
 
 def _settle(state: State, threads: SolverThreads) -> None:
@@ -44,15 +46,14 @@ def _settle(state: State, threads: SolverThreads) -> None:
     if not large:
         # That takes a moment, and cores may take all the time.
         first.bound_goals()
-    cores.take()
+    threads.take()
     sharp: Descent | None = None
     if large and several_wait(state) and not (moves or state.proven):
         model = first.model.sharpened(until=state.deadline)
         sharp = Descent(state, threads, rng, model, sharp=True, beside=first)
         sharp.begin()
-        cores.begin()
         # More cores would take longer than neighbourhoods of both models.
-        cores.take()
+        cores.begin()
     else:
         cores.settle()
         first.bound_sum()

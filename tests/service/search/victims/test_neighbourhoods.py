@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
@@ -307,3 +308,38 @@ def test_what_differs_is_open_alone_at_first_and_always_where_it_leads(
     more = (1, True) if leads else (2, False)
     assert opened[:3] == [(0, True), more, more]
     assert set(opened[3:]) <= {more}
+
+
+def test_neighbourhoods_go_on_beside_another_answer_that_is_owed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    parameters = replace(PARAMETERS, victim_in_vain=2)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+    asked = counted(monkeypatch)
+    taken: list[int] = []
+    with SolverThreads(2) as threads:
+        kind = neighbourhoods(state)
+        kind.turn_to(state.first_open)
+        go = threading.Event()
+
+        def slow() -> Solved:
+            go.wait(LONG)
+            return NOTHING
+
+        def take(_: Solved) -> None:
+            taken.append(len(asked))
+
+        threads.begin(slow, take)
+        kind_take = kind.take
+
+        def last(question: Asked, found: Solved) -> None:
+            kind_take(question, found)
+            if not kind.goes_on:
+                go.set()
+
+        monkeypatch.setattr(kind, "take", last)
+        improve(state, state.first_open, [kind], threads, 1.0)
+        assert not threads.owes
+    assert taken == [2]

@@ -26,6 +26,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.victims import descent, stage
 from placement_service.search.victims.core import Cores
+from placement_service.search.victims.solver_threads import SolverThreads
 from placement_service.search.victims.stage import settle_victims
 from tests.scenario import Scenario
 from tests.service.evictions import PREEMPT, REPACK, running, urgent
@@ -80,10 +81,13 @@ def test_bounds_come_before_a_core_that_takes_all_the_time(monkeypatch: pytest.M
     """Of twelve GPUs that run four have to go."""
     state = the_larger_one_goes()
 
-    def late(_: Cores) -> None:
+    def late(self: SolverThreads) -> None:
+        while self.owes:
+            take(self)
         state.deadline = time.monotonic()
 
-    monkeypatch.setattr(Cores, "take", late)
+    take = SolverThreads.take
+    monkeypatch.setattr(SolverThreads, "take", late)
     settle_victims(state)
     most = [
         bound // goal.unit
