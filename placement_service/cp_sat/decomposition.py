@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from ortools.math_opt.python import mathopt
@@ -41,6 +42,14 @@ _BOUNDS = (mathopt.TerminationReason.OPTIMAL, mathopt.TerminationReason.FEASIBLE
 
 #: The most that the goal has in a region: what its linear program has, or less.
 RegionQuestion = Callable[[], float]
+
+
+class _Part(NamedTuple):
+    """What is settled of a region, its variables in the whole, and the prices of its rows."""
+
+    program: LinearProgram
+    variables: Ints
+    prices: Floats
 
 
 class Decomposition:
@@ -65,16 +74,25 @@ class Decomposition:
         #: What holds whatever is done in the regions.
         self._fixed = float(program.costs(joining).sum())
         self._fixed += float((np.maximum(rest, 0) * program.most)[shared].sum())
-        self.questions: Sequence[RegionQuestion] = [
-            self._ask(r) for r in np.unique(self._region[~shared]).tolist()
-        ]
+        self.regions: Ints = np.unique(self._region[~shared])
+        self._parts = [self._part(r) for r in self.regions.tolist()]
+        self.questions: Sequence[RegionQuestion] = [self._ask(part) for part in self._parts]
 
     def bound(self, found: Sequence[float]) -> int | None:
         """The bound of the goal, from the answers to all questions."""
         return self._priced.read(self._fixed + sum(found) + ERROR * len(found))
 
-    def _ask(self, region: int) -> RegionQuestion:
-        part, prices = self._part(region)
+    def shortfalls(self, found: Sequence[float], values: Floats) -> Floats:
+        """By how much each region [regions] of a solution has less than its most, from the answers
+        to all questions. With what rows that join leave of their bounds, at their prices, this adds
+        up to what the goal lacks of its bound. Variables behind `values` count as 0.
+        """
+        values = np.pad(values, (0, max(0, len(self._region) - len(values))))
+        has = [float(p.program.goal @ values[p.variables]) for p in self._parts]
+        return np.maximum(0.0, np.array(found) - has)
+
+    def _ask(self, region: _Part) -> RegionQuestion:
+        part, prices = region.program, region.prices
         proto, simple = part.proto(whole=True), part.bound(prices)
 
         def most() -> float:
@@ -91,10 +109,8 @@ class Decomposition:
 
         return most
 
-    def _part(self, region: int) -> tuple[LinearProgram, Floats]:
-        """The rows of a region, with its variables and copies of those of no region; the prices of
-        these rows.
-        """
+    def _part(self, region: int) -> _Part:
+        """The rows of a region, with its variables and copies of those of no region."""
         program, size = self._priced.program, len(self._region)
         rows = np.flatnonzero(self._of_row == region)
         entries = program.matrix.some(self._of_row[program.matrix.rows] == region)
@@ -116,7 +132,7 @@ class Decomposition:
             program.most[variables],
             program.whole[variables],
         )
-        return part, self._priced.prices[rows]
+        return _Part(part, variables, self._priced.prices[rows])
 
 
 def grown(matrix: Matrix, region: Ints, rows: int) -> Ints:

@@ -145,6 +145,10 @@ class SearchParameters:
     victim_end: float = 0.2
     victim_nodes: int = 500
     victim_in_vain: int = 10
+    #: How readily a domain is opened in which the plan does not fall short, where those in
+    #: which it does count one together; how often others are drawn than those opened before.
+    victim_chance: float = 0.02
+    victim_choices: int = 20
     #: The same share where the sharp model comes next. The domains that it opens at first beside
     #: what its linear program has otherwise, and so many more after one without success.
     victim_patient_share: float = 0.08

@@ -80,7 +80,7 @@ class Regions:
         """The variables that keep their values of the plan while some domains are open. Those that
         a `relaxed` solution gives another value are open, too.
         """
-        values = self._values(plan)
+        values = self.values(plan)
         closed = np.fromiter(self._outside(plan, domains), dtype=np.int64)
         if relaxed is not None:
             closed = closed[np.abs(relaxed[closed] - values[closed]) <= TINY]
@@ -102,8 +102,8 @@ class Regions:
             if p in closed or not self._around[model.parts[p].level, d] <= set(domains):
                 yield v
 
-    def _values(self, plan: Plan) -> Floats:
-        """What a plan makes of the variables that may be closed."""
+    def values(self, plan: Plan) -> Floats:
+        """What a plan makes of the variables that may be closed; 0 for all others."""
         if self._known is None or self._known[0] is not plan:
             self._known = plan, self._values_of(plan)
         return self._known[1]

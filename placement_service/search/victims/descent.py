@@ -23,7 +23,7 @@ from placement_service.search.lexicographic import hold, keep
 from placement_service.search.victims.aim import aim
 from placement_service.search.victims.bounds import bound_goals
 from placement_service.search.victims.neighbourhoods import Neighbourhoods, improve
-from placement_service.search.victims.regions import bound_by_region
+from placement_service.search.victims.regions import Shortfalls, settle_regions
 from placement_service.search.victims.solver_threads import SolverThreads
 from placement_service.search.victims.sums import bound_sum
 
@@ -77,6 +77,8 @@ class Descent:
         self._last: Floats | None = None
         #: Solutions of linear programs, by goal.
         self._relaxed: dict[int, Floats | None] = {}
+        #: By how much regions of plans have less of a goal than they could, by goal.
+        self._shortfalls: dict[int, Shortfalls] = {}
         #: The linear program that was begun before it is needed.
         self.begun: _Begun | None = None
         #: Whether it is small or has settled a goal as a whole. Then the next ones mostly take less
@@ -177,10 +179,15 @@ class Descent:
         self._held_at.append(reached)
         self.held += 1
 
-    def neighbourhoods_of(self, i: int) -> Neighbourhoods:
-        """Those for a goal."""
-        self._neighbourhoods.turn_to(i, self._relaxed.get(i))
+    def neighbourhoods_of(self, i: int, shortfalls: Shortfalls | None) -> Neighbourhoods:
+        """Those for a goal of which regions of plans have so much less than they could."""
+        self._neighbourhoods.turn_to(i, self._relaxed.get(i), shortfalls)
         return self._neighbourhoods
+
+    @property
+    def level(self) -> int:
+        """The level whose domains are the regions of its model."""
+        return self._regions.level
 
     def _improve(self, share: float, until: Future[Solved] | None = None) -> None:
         """A better plan for the next goal, from one neighbourhood after another, in this share of
@@ -189,7 +196,14 @@ class Descent:
         if not self._improves():
             return
         models = [self] if self._beside is None else [self, self._beside]
-        kinds = [one.neighbourhoods_of(self.held) for one in models]
+        kinds = [
+            one.neighbourhoods_of(
+                self.held,
+                # Those of another level have other regions.
+                self._shortfalls.get(self.held) if one.level == self.level else None,
+            )
+            for one in models
+        ]
         improve(self.state, self.held, kinds, self._threads, share, until)
 
     def _improve_at_length(self) -> None:
@@ -267,8 +281,10 @@ class Descent:
             if self._learns:
                 # The regions may take the rest of the time.
                 self.state.learn_all([*self.bounds, bound])
-            by_region = bound_by_region(self.state, self._regions, found, self._threads)
-            bound = bound if by_region is None else better(by_region, bound)
+            by_region = settle_regions(self.state, self._regions, found, self._threads)
+            if by_region:
+                self._shortfalls[i] = by_region.shortfalls
+                bound = bound if by_region.bound is None else better(by_region.bound, bound)
         return bound
 
     def _relaxation(self, i: int, terms: Terms[int]) -> Solved:

@@ -17,14 +17,17 @@ from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from placement_service.cp_sat.linear_model import Question, Solved
 from placement_service.cp_sat.victims.model import VictimModel
-from placement_service.cp_sat.victims.regions import Regions
+from placement_service.cp_sat.victims.regions import TINY, Regions
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import hold
+from placement_service.search.victims.regions import Shortfalls
 from placement_service.search.victims.solver_threads import SolverThreads
 
 
@@ -63,19 +66,31 @@ class Neighbourhoods:
         #: The goal that is improved, and what its linear program has.
         self._goal = -1
         self._relaxed: Floats | None = None
+        #: By how much domains of plans have less of it than they could.
+        self._shortfalls: Shortfalls | None = None
         #: Whether what the linear program has otherwise is open alone next.
         self._alone = False
         #: Domains opened at once, and how often in turn that brought nothing.
         self._width, self._failed = 0.0, 0
         #: The last goal for which they brought nothing more, and the plan that stayed.
         self._in_vain: tuple[int, Plan] | None = None
+        #: The present plan, and the domains that were opened in it at once.
+        self._opened: tuple[Plan, list[frozenset[int]]] = state.plan, []
 
-    def turn_to(self, i: int, relaxed: Floats | None = None) -> None:
+    def turn_to(
+        self, i: int, relaxed: Floats | None = None, shortfalls: Shortfalls | None = None
+    ) -> None:
         """Turns to the i-th goal of the plan, with those before it as good as they are. `relaxed`
-        is a solution of the linear program for that goal.
+        is a solution of the linear program for that goal; `shortfalls` say by how much domains of
+        plans have less of it than they could.
         """
+        self._failed = 0
+        same = relaxed is self._relaxed and shortfalls is self._shortfalls
+        if i == self._goal and same:
+            return
         self._goal, self._relaxed, self._alone = i, relaxed, relaxed is not None
-        self._width, self._failed = float(self._fewest), 0
+        self._shortfalls, self._opened = shortfalls, (self._state.plan, [])
+        self._width = float(self._fewest)
 
     @property
     def _follows(self) -> bool:
@@ -106,8 +121,7 @@ class Neighbourhoods:
         relaxed = self._relaxed if self._follows or self._alone else None
         domains: Sequence[int] = ()
         if not self._alone:
-            width = min(self._most, int(self._width))
-            domains = self._random.sample(range(self._regions.count), width)
+            domains = self._choose(min(self._most, int(self._width)))
         self._alone = False
         mark = model.mark()
         for k, enough in enumerate(state.worth.enough[:i]):
@@ -123,6 +137,27 @@ class Neighbourhoods:
         )
         model.undo(mark)
         return Asked(question, len(domains))
+
+    def _choose(self, width: int) -> Sequence[int]:
+        """So many domains, those in which the plan falls short by much rather than others. Some
+        that were opened in the same plan before are as good as never chosen again.
+        """
+        state, count = self._state, self._regions.count
+        if self._opened[0] is not state.plan:
+            self._opened = state.plan, []
+        opened, weights = self._opened[1], np.full(count, 1.0)
+        if self._shortfalls:
+            shortfalls = self._shortfalls(state.plan)
+            weights = shortfalls / max(shortfalls.sum(), TINY) + state.parameters.victim_chance
+        for _ in range(state.parameters.victim_choices):
+            # The least of variables with these rates are a sample with these weights (Efraimidis
+            # and Spirakis, "Weighted random sampling with a reservoir", 2006).
+            drawn = [(self._random.expovariate(w), d) for d, w in enumerate(weights.tolist())]
+            chosen = frozenset(d for _, d in sorted(drawn)[:width])
+            if not any(chosen <= others for others in opened):
+                break
+        opened.append(chosen)
+        return sorted(chosen)
 
     def take(self, asked: Asked, found: Solved) -> None:
         """Makes the plan that was found, and opens more or fewer domains the next time."""

@@ -52,6 +52,23 @@ def test_regions_are_settled_in_whole_numbers(most: int, simple: int, regions: i
 
 
 @pytest.mark.parametrize(
+    ("first", "second"), [([1, 0, 0], [0, 0, 1]), ([0, 0, 0], [1, 0, 0]), ([0] * 3, [])]
+)
+def test_what_regions_lack_adds_up_to_the_gap(first: list[int], second: list[int]) -> None:
+    """As many as the row that joins allows, or fewer, which costs nothing: it does not bind."""
+    model, terms, region = two_knapsacks(4)
+    found = priced(model, terms)
+    until = time.monotonic() + 10
+    regions = Decomposition(found, np.array(region), until=until, nodes=500)
+    most = [ask() for ask in regions.questions]
+    lacks = regions.shortfalls(most, np.array(first + second, dtype=np.float64))
+    assert lacks.round() == pytest.approx([1 - sum(first), 1 - sum(second)])
+    bound = regions.bound(most)
+    assert bound is not None
+    assert round(bound / 30 - sum(first + second)) == round(lacks.sum())
+
+
+@pytest.mark.parametrize(
     "reason", [TerminationReason.NO_SOLUTION_FOUND, TerminationReason.FEASIBLE]
 )
 def test_a_region_that_is_not_settled_in_time_has_what_the_linear_program_says(

@@ -27,6 +27,7 @@ from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.victims.neighbourhoods import Asked, Neighbourhoods, improve
+from placement_service.search.victims.regions import Shortfalls
 from placement_service.search.victims.solver_threads import SolverThreads
 from tests.service.evictions import PREEMPT, running, urgent
 from tests.service.questions import node
@@ -308,6 +309,72 @@ def test_what_differs_is_open_alone_at_first_and_always_where_it_leads(
     more = (1, True) if leads else (2, False)
     assert opened[:3] == [(0, True), more, more]
     assert set(opened[3:]) <= {more}
+
+
+def opened_first(
+    monkeypatch: pytest.MonkeyPatch, shortfalls: Shortfalls | None, times: int
+) -> list[Collection[int]]:
+    """The domains of the first neighbourhoods of so many, each with luck of its own."""
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    opened: list[Collection[int]] = []
+
+    def remember(
+        _: Regions, plan: Plan, domains: Collection[int], relaxed: Floats | None = None
+    ) -> dict[int, float]:
+        opened.append(domains)
+        return {}
+
+    monkeypatch.setattr(Regions, "fixed", remember)
+    parameters = replace(PARAMETERS, fewest_domains=1)
+    for seed in range(times):
+        state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+        model = VictimModel(problem)
+        terms = [goal.terms(model) if goal.tier.provable else None for goal in state.goals]
+        rng = random.Random(seed)
+        kind = Neighbourhoods(state, model, Regions(model), terms, rng, lambda _: None)
+        kind.turn_to(state.first_open, None, shortfalls)
+        kind.ask()
+    return opened
+
+
+def test_domains_where_the_plan_falls_short_are_opened_rather(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without = opened_first(monkeypatch, None, 40)
+    assert 10 <= without.count([1]) <= 30
+    short = opened_first(monkeypatch, lambda _: np.array([0.0, 5.0]), 40)
+    assert short.count([1]) >= 35
+    nowhere = opened_first(monkeypatch, lambda _: np.zeros(2), 40)
+    assert 10 <= nowhere.count([1]) <= 30
+
+
+def test_the_same_domains_are_opened_again_only_in_another_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    opened: list[list[int]] = []
+
+    def remember(
+        _: Regions, plan: Plan, domains: Collection[int], relaxed: Floats | None = None
+    ) -> dict[int, float]:
+        opened.append(list(domains))
+        return {}
+
+    monkeypatch.setattr(Regions, "fixed", remember)
+    parameters = replace(PARAMETERS, fewest_domains=1)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+    kind = neighbourhoods(state)
+    # Where nothing is short but the first domain, it would come nearly always.
+    kind.turn_to(state.first_open, None, lambda _: np.array([1e9, 0.0]))
+    kind.ask()
+    kind.ask()
+    assert sorted(opened) == [[0], [1]]
+    state.plan = dict(state.plan)
+    kind.ask()
+    kind.ask()
+    assert sorted(opened[2:]) == [[0], [1]]
 
 
 def test_neighbourhoods_go_on_beside_another_answer_that_is_owed(

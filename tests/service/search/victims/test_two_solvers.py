@@ -21,6 +21,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.victims import descent, stage
 from placement_service.search.victims.descent import Descent
 from placement_service.search.victims.neighbourhoods import Neighbourhoods
+from placement_service.search.victims.regions import ByRegion
 from placement_service.search.victims.solver_threads import SolverThreads
 from placement_service.search.victims.stage import settle_victims
 from tests.service.evictions import PREEMPT, running, urgent
@@ -261,7 +262,9 @@ def test_what_regions_say_bounds_a_goal_where_it_is_more(
     two_wait: State, monkeypatch: pytest.MonkeyPatch, said: int | None, less: int
 ) -> None:
     def relax(bound: int | None) -> int:
-        monkeypatch.setattr(descent, "bound_by_region", lambda *_: bound)
+        monkeypatch.setattr(
+            descent, "settle_regions", lambda *_: ByRegion(bound, lambda _: np.zeros(2))
+        )
         model = VictimModel(two_wait.problem, sharp=True)
         Descent(two_wait, threads, random.Random(1), model, sharp=True)._relax()
         return two_wait.bounds[two_wait.first_open]
