@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import grpc
 import pytest
@@ -199,24 +199,46 @@ def test_a_deadline_ends_a_call_that_the_server_does_not_answer() -> None:
     assert "before any server" not in str(caught.value)
 
 
-@pytest.mark.parametrize("listens", [True, False], ids=["silent", "refuses"])
-def test_an_address_at_which_nothing_answers_is_told_from_a_slow_server(listens: bool) -> None:
-    async def asked_async(address: str) -> None:
-        async with AsyncPlacementClient(address) as client:
-            await client.compute(REQUEST, timeout=0.3)
-
+@pytest.fixture(params=[True, False], ids=["silent", "refuses"])
+def nobody(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An address at which nothing answers."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        if listens:
+        if request.param:
             silent.listen()
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        with PlacementClient(address) as client:
-            with pytest.raises(DeadlineTooShortError, match="before any server was reached"):
-                client.compute(REQUEST, timeout=0.3)
-            with pytest.raises(DeadlineTooShortError, match="before any server was reached"):
-                ObjectsSession(client).place(timeout=0.3)
-        with pytest.raises(DeadlineTooShortError, match="before any server was reached"):
-            asyncio.run(asked_async(address))
+        yield f"127.0.0.1:{silent.getsockname()[1]}"
+
+
+CALLS: dict[str, Callable[[PlacementClient], object]] = {
+    "compute": lambda client: client.compute(REQUEST, timeout=0.3),
+    "stream": lambda client: list(client.stream(REQUEST, timeout=0.3)),
+    "steer": lambda client: list(client.steer(REQUEST, timeout=0.3)),
+    "objects": lambda client: ObjectsSession(client).place(timeout=0.3),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_an_address_at_which_nothing_answers_is_told_from_a_slow_server(
+    nobody: str, call: Callable[[PlacementClient], object]
+) -> None:
+    with (
+        PlacementClient(nobody) as client,
+        pytest.raises(DeadlineTooShortError, match="before any server was reached"),
+    ):
+        call(client)
+
+
+@pytest.mark.parametrize("how", ["compute", "stream", "steer"])
+def test_so_it_is_for_calls_that_do_not_block(nobody: str, how: str) -> None:
+    async def asked() -> None:
+        async with AsyncPlacementClient(nobody) as client:
+            if how == "compute":
+                await client.compute(REQUEST, timeout=0.3)
+            async for _ in getattr(client, how)(REQUEST, timeout=0.3):
+                pass
+
+    with pytest.raises(DeadlineTooShortError, match="before any server was reached"):
+        asyncio.run(asked())
 
 
 def test_a_deadline_ends_a_stream() -> None:

@@ -14,13 +14,8 @@ from typing import Any, Generic, Self, TypeVar, cast
 import grpc
 
 from placement.client import DEFAULT_TIMEOUT, channel_options
-from placement.errors import (
-    InvalidRequestError,
-    SnapshotUnknownError,
-    from_rpc_error,
-    is_of_own_clock,
-    not_reached,
-)
+from placement.errors import InvalidRequestError, SnapshotUnknownError
+from placement.failures import async_failure_on
 from placement.local_snapshot import LocalSnapshot
 from placement.sessions import PlanningRequest, about
 from placement.v1 import (
@@ -46,9 +41,6 @@ _Answer = TypeVar(
     "_Answer", Placement, ExplainGangResponse, ComputeCapacityResponse, ComputeRepackingResponse
 )
 
-
-_READY = grpc.ChannelConnectivity.READY
-
 _T = TypeVar("_T")
 _A_co = TypeVar("_A_co", covariant=True)
 _Step = SteerPlacementRequest | SteerPlanningRequest
@@ -59,7 +51,15 @@ class AsyncSteeredStream(AsyncIterator[Progress | _A_co], Generic[_A_co]):
     caller may call for. Leaving it as a context manager cancels the call.
     """
 
-    def __init__(self, steer: Callable[..., Any], request: _Step, finish: _Step, timeout: float):
+    def __init__(
+        self,
+        steer: Callable[..., Any],
+        channel: grpc.aio.Channel,
+        request: _Step,
+        finish: _Step,
+        timeout: float,
+    ) -> None:
+        self._channel = channel
         self._finish = finish
         self._steps: asyncio.Queue[_Step | None] = asyncio.Queue()
         self._steps.put_nowait(request)
@@ -71,7 +71,7 @@ class AsyncSteeredStream(AsyncIterator[Progress | _A_co], Generic[_A_co]):
             try:
                 response = await anext(self._responses)
             except grpc.aio.AioRpcError as error:
-                raise from_rpc_error(error) from error
+                raise async_failure_on(self._channel, error) from error
             event = response.WhichOneof("event")
             if event is not None:
                 return cast("Progress | _A_co", getattr(response, event))
@@ -178,7 +178,7 @@ class AsyncPlacementClient:
                     case "placement":
                         yield response.placement
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error) from error
+            raise async_failure_on(self.channel, error) from error
         finally:
             call.cancel()  # Does nothing to a call that has ended.
 
@@ -188,6 +188,7 @@ class AsyncPlacementClient:
         """As `stream`, with an end that the caller may call for."""
         return AsyncSteeredStream(
             self._planning.SteerPlacement,
+            self.channel,
             SteerPlacementRequest(request=request),
             SteerPlacementRequest(finish=Finish()),
             self._seconds(timeout),
@@ -216,7 +217,7 @@ class AsyncPlacementClient:
     ) -> AsyncSteeredStream[Any]:
         finish = SteerPlanningRequest(finish=Finish())
         steer = self._planning.SteerPlanning
-        return AsyncSteeredStream(steer, request, finish, self._seconds(timeout))
+        return AsyncSteeredStream(steer, self.channel, request, finish, self._seconds(timeout))
 
     def session(self, cluster: LocalSnapshot | None = None) -> AsyncSession:
         """Asks again and again about a cluster that hardly changes.
@@ -343,7 +344,4 @@ async def result(call: Awaitable[_T], channel: grpc.aio.Channel) -> _T:
     try:
         return await call
     except grpc.aio.AioRpcError as error:
-        failure = from_rpc_error(error)
-        if is_of_own_clock(failure) and channel.get_state() is not _READY:
-            failure = not_reached()
-        raise failure from error
+        raise async_failure_on(channel, error) from error

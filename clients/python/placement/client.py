@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Self, TypeVar
 
 import grpc
 
-from placement.errors import from_rpc_error, is_of_own_clock, not_reached
+from placement.failures import failure_on
 from placement.local_snapshot import LocalSnapshot
 from placement.sessions import Session
 from placement.streams import EventStream, SteeredStream
@@ -44,9 +44,6 @@ from placement.v1.planning_pb2_grpc import PlanningServiceStub
 
 #: Seconds until a call ends when neither the client nor the call says otherwise.
 DEFAULT_TIMEOUT = 60.0
-
-#: Seconds within which a channel tells its state; a thread of gRPC does.
-_STATE_WAIT = 1.0
 
 _Answer = TypeVar("_Answer")
 
@@ -188,9 +185,8 @@ class PlacementClient:
         self, request: ComputePlacementRequest, *, timeout: float | None = None
     ) -> EventStream[Placement]:
         """Progress whenever there is some, then the placement, within ``timeout`` seconds."""
-        return EventStream(
-            self._stream(StreamPlacementRequest(request=request), timeout=self._seconds(timeout))
-        )
+        step = StreamPlacementRequest(request=request)
+        return EventStream(self._stream(step, timeout=self._seconds(timeout)), self.channel)
 
     def steer(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
@@ -199,7 +195,8 @@ class PlacementClient:
         steps: SimpleQueue[SteerPlacementRequest | None] = SimpleQueue()
         steps.put(SteerPlacementRequest(request=request))
         call = self._steer(iter(steps.get, None), timeout=self._seconds(timeout))
-        return SteeredStream(call, steps, SteerPlacementRequest(finish=Finish()))
+        finish = SteerPlacementRequest(finish=Finish())
+        return SteeredStream(call, self.channel, steps, finish)
 
     def steer_explain(
         self, request: ExplainGangRequest, *, timeout: float | None = None
@@ -223,7 +220,8 @@ class PlacementClient:
         steps: SimpleQueue[SteerPlanningRequest | None] = SimpleQueue()
         steps.put(request)
         call = self._steer_planning(iter(steps.get, None), timeout=self._seconds(timeout))
-        return SteeredStream(call, steps, SteerPlanningRequest(finish=Finish()))
+        finish = SteerPlanningRequest(finish=Finish())
+        return SteeredStream(call, self.channel, steps, finish)
 
     def explain(
         self, request: ExplainGangRequest, *, timeout: float | None = None
@@ -276,21 +274,6 @@ def result(call: grpc.CallFuture[_Answer], channel: grpc.Channel) -> _Answer:
     try:
         return call.result()
     except grpc.RpcError as error:
-        failure = from_rpc_error(error)
-        if is_of_own_clock(failure) and not _is_connected(channel):
-            failure = not_reached()
-        raise failure from error
+        raise failure_on(channel, error) from error
     finally:
         call.cancel()  # Does nothing to a call that has ended.
-
-
-def _is_connected(channel: grpc.Channel) -> bool:
-    """Whether there is a connection, or it cannot be found out."""
-    states: SimpleQueue[grpc.ChannelConnectivity] = SimpleQueue()
-    channel.subscribe(states.put)
-    try:
-        return states.get(timeout=_STATE_WAIT) is grpc.ChannelConnectivity.READY
-    except Empty:
-        return True
-    finally:
-        channel.unsubscribe(states.put)

@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 import grpc
 
-from placement.errors import from_rpc_error
+from placement.failures import failure_on
 from placement.v1 import Progress, SteerPlacementRequest, SteerPlanningRequest
 
 _A_co = TypeVar("_A_co", covariant=True)
@@ -23,8 +23,9 @@ class EventStream(Iterator[Progress | _A_co], Generic[_A_co]):
     manager that does so. Iterating raises a `placement.errors.PlacementError`.
     """
 
-    def __init__(self, call: grpc.CallIterator[Any]) -> None:
+    def __init__(self, call: grpc.CallIterator[Any], channel: grpc.Channel) -> None:
         self._call = call
+        self._channel = channel
         self._responses = iter(call)
         self._closed = False
 
@@ -35,7 +36,7 @@ class EventStream(Iterator[Progress | _A_co], Generic[_A_co]):
             except grpc.RpcError as error:
                 if self._closed:
                     raise StopIteration from None
-                raise from_rpc_error(error) from error
+                raise failure_on(self._channel, error) from error
             event = response.WhichOneof("event")
             if event is not None:
                 return cast("Progress | _A_co", getattr(response, event))
@@ -57,9 +58,13 @@ class SteeredStream(EventStream[_A_co]):
     """A stream that ends earlier once `finish` is called, with the best answer so far."""
 
     def __init__(
-        self, call: grpc.CallIterator[Any], steps: SimpleQueue[Any], finish: _Step
+        self,
+        call: grpc.CallIterator[Any],
+        channel: grpc.Channel,
+        steps: SimpleQueue[Any],
+        finish: _Step,
     ) -> None:
-        super().__init__(call)
+        super().__init__(call, channel)
         self._steps = steps
         self._finish = finish
 
