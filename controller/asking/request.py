@@ -31,11 +31,14 @@ from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, Problem, translate
 from placement.kubernetes.gangs import BASE_POD_GANG
+from placement.kubernetes.pods.preemption import LABELS as PREEMPTION_LABELS
 from placement.kubernetes.queue_use import count_left_out
 from placement.kubernetes.queues import QUEUE_LABELS
 
 NOTHING_KEPT: Final = Kept()
 _HIGHEST_PRIORITY: Final = 2**31 - 1
+#: Labels that say in which queue pods count, and as what.
+_COUNTED_BY: Final = (*QUEUE_LABELS, *PREEMPTION_LABELS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -293,12 +296,14 @@ class _Input:
 
 
 def _name_queue(gang: Body, pods: dict[Key, Body]) -> None:
-    """Has the pods of a gang that is not read count in its queue all the same."""
+    """Has the pods of a gang that is not read count in its queue all the same, as pods that give
+    way or not as the gang does.
+    """
     labels = gang["metadata"].get("labels") or {}
-    queue = {name: labels[name] for name in QUEUE_LABELS if name in labels}
-    if not queue:
+    said = {name: labels[name] for name in _COUNTED_BY if name in labels}
+    if not said:
         return
     for key in (key for _, keys in references(gang) for key in keys if key in pods):
         metadata = pods[key]["metadata"]
-        named = {**metadata, "labels": {**(metadata.get("labels") or {}), **queue}}
+        named = {**metadata, "labels": {**(metadata.get("labels") or {}), **said}}
         pods[key] = {**pods[key], "metadata": named}

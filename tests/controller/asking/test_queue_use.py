@@ -84,6 +84,25 @@ def test_shares_of_gpus_count_in_thousandths() -> None:
     assert used(asked.request) == {"gpus": 1, "milligpus": 500, "cpu": 3000}
 
 
+@pytest.mark.parametrize(
+    ("size", "want"),
+    [("40960", {"gpus": 1, "milligpus": 500, "cpu": 3000}), ("", {"gpus": 3, "cpu": 3000})],
+    ids=["of a known device", "of an unknown one"],
+)
+def test_shares_in_bytes_count_as_the_service_counts_them(
+    size: str, want: Mapping[str, int]
+) -> None:
+    def shared(name: str) -> build.Body:
+        body = member(name, node="n1", containers=[build.container(cpu="1")])
+        body["metadata"]["annotations"] = {"gpu-memory": "20480"}
+        return body
+
+    node = build.node("n1", labels={"nvidia.com/gpu.memory": size} if size else None)
+    pods = [shared(name) for name in "abc"]
+    asked = ask(cache_of(node, *pods, worker("w"), team("runs", *"abc"), team("waits", "w")))
+    assert used(asked.request) == want
+
+
 def test_what_a_gang_of_the_next_batch_runs_already_counts() -> None:
     cache = cache_of(worker("a"), worker("b", node="n1"), worker("c"), team("first", "a"),
                      team("second", "b", "c"))  # fmt: skip
@@ -107,9 +126,11 @@ def test_a_gang_of_another_scheduler_counts_in_its_queue() -> None:
     theirs = build.pod(
         "a", schedulerName="kube", nodeName="n1", containers=[build.container(gpu="2")]
     )
-    asked = ask(cache_of(theirs, worker("b"), team("theirs", "a"), team("waits", "b")))
+    fixed = {"kai.scheduler/preemptibility": "non-preemptible"}
+    asked = ask(cache_of(theirs, worker("b"), team("theirs", "a", **fixed), team("waits", "b")))
     assert sent(asked) == ["waits"]
     assert used(asked.request) == {"gpus": 2}
+    assert asked.request.snapshot.queues[0].used_not_preemptible == {"gpus": 2}
 
 
 def test_what_the_service_refuses_counts_in_its_queue() -> None:

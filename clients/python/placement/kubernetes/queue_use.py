@@ -60,6 +60,9 @@ def count_left_out(snapshot: v1.ClusterSnapshot, gangs: Iterable[v1.PodGang]) ->
     count by themselves.
     """
     queues = {queue.name: queue for queue in snapshot.queues}
+    if not queues:
+        return
+    memory = _least_memory(snapshot)
     counted = {name for queue in queues.values() for name in (*queue.limit, *queue.guaranteed)}
     for gang in gangs:
         queue = queues.get(gang.queue)
@@ -67,21 +70,30 @@ def count_left_out(snapshot: v1.ClusterSnapshot, gangs: Iterable[v1.PodGang]) ->
             continue
         amounts = Counter[str]()
         for pods in (one for group in gang.groups for one in group.pod_sets):
-            for resource, amount in _amounts(pods.template).items():
+            for resource, amount in _amounts(pods.template, memory).items():
                 amounts[resource] += amount * len(pods.bound_pods)
         for use in (queue.used, queue.used_not_preemptible)[: 1 + gang.not_preemptible]:
             _add(use, amounts, counted)
 
 
-def _amounts(template: v1.PodTemplate) -> dict[str, int]:
-    """What a pod takes of its queue, GPUs in thousandths."""
+def _least_memory(snapshot: v1.ClusterSnapshot) -> int:
+    """The memory of the smallest device there is, 0 where none is known."""
+    devices = (device for node in snapshot.nodes for device in node.devices)
+    return min((d.memory_bytes for d in devices if d.memory_bytes), default=0)
+
+
+def _amounts(template: v1.PodTemplate, memory: int) -> dict[str, int]:
+    """What a pod takes of its queue, GPUs in thousandths, as the service counts it: a share in
+    bytes as one of the smallest device, which has this `memory`; of a whole one where that is 0.
+    """
     needs, share = template.requests, template.device_share
     amounts = dict(needs.extended)
     whole = (n for r, n in amounts.items() if r in GPU_RESOURCES or r.startswith(_MIG))
     gpus = sum(whole) * WHOLE
     if template.HasField("device_share"):
-        # How large the device is that a share in bytes is of, only its node says.
-        part = WHOLE if share.memory_bytes else max(share.compute_milli, share.memory_milli)
+        part = max(share.compute_milli, share.memory_milli)
+        if share.memory_bytes:
+            part = max(part, -(-share.memory_bytes * WHOLE // memory) if memory else WHOLE)
         gpus += part * (share.count or 1)
     return {
         **amounts,

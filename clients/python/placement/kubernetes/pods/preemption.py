@@ -20,6 +20,8 @@ _FIXED: Final = (
     ("quota.scheduling.koordinator.sh/preemptible", "false"),
     ("scheduling.koordinator.sh/disable-preemptible", "true"),
 )
+#: All labels that say whether a pod may give way.
+LABELS: Final = (KAI_LABEL, *(label for label, _ in _FIXED))
 _POLICIES: Final = ("PreemptLowerPriority", "Never")
 
 
