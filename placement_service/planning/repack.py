@@ -6,6 +6,9 @@
 3. Where it does not, the next set of domains is tried. A cheaper set that was refused bounds what
    any plan costs: with moves of further gangs it would cost more.
 4. Where that leaves fewer moves possible, such sets are tried with moves of further gangs.
+
+A gang moves whole, in one step, or only extras of it do. What is proven is about such moves; a gang
+with extras that leaves pod by pod makes none of them.
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ class PlanningServiceServicer:
 
     def ComputeRepacking(self, request, context):
         """ComputeRepacking finds the fewest pods to move so that whole domains are
-        free of GPU pods.
+        free of GPU pods. Gangs move whole, each in one step, or only extras of
+        theirs; all that is proven is about such moves.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1512,9 +1512,9 @@ type Amount struct {
 	Value *int64 `protobuf:"varint,1,opt,name=value,proto3,oneof" json:"value,omitempty"`
 	// bound: no plan has more copies, or is enough with fewer domains.
 	Bound *int64 `protobuf:"varint,2,opt,name=bound,proto3,oneof" json:"bound,omitempty"`
-	// impossible means that it is proven that no number is enough: so many
-	// domains cannot be free whatever moves, or not every gang is placed however
-	// many domains are added. Then there is neither a value nor a bound.
+	// impossible means that it is proven that no number is enough: no moves that
+	// ComputeRepacking knows of free so many domains, or not every gang is placed
+	// however many domains are added. Then there is neither a value nor a bound.
 	Impossible    bool `protobuf:"varint,3,opt,name=impossible,proto3" json:"impossible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1709,14 +1709,15 @@ func (x *ComputeRepackingRequest) GetLabel() string {
 }
 
 // ComputeRepackingResponse says what to move. Fewer domains than were asked for
-// mean that no way was found; pods.impossible says whether none exists.
+// mean that no way was found; pods.impossible says whether it is proven that
+// there is none.
 type ComputeRepackingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// moves in order of their steps.
 	Moves []*Move `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
 	// freed are the domains that hold no GPU pod after the moves.
 	Freed []string `protobuf:"bytes,2,rep,name=freed,proto3" json:"freed,omitempty"`
-	// pods that move, and the least that have to move in any case.
+	// pods that move, and the least that any such moves take.
 	Pods *Amount `protobuf:"bytes,3,opt,name=pods,proto3" json:"pods,omitempty"`
 	// elapsed is what finding the moves took.
 	Elapsed *durationpb.Duration `protobuf:"bytes,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`

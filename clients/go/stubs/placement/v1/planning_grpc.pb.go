@@ -44,7 +44,8 @@ type PlanningServiceClient interface {
 	// ComputeCapacity says how many copies of gangs fit, or how much is missing.
 	ComputeCapacity(ctx context.Context, in *ComputeCapacityRequest, opts ...grpc.CallOption) (*ComputeCapacityResponse, error)
 	// ComputeRepacking finds the fewest pods to move so that whole domains are
-	// free of GPU pods.
+	// free of GPU pods. Gangs move whole, each in one step, or only extras of
+	// theirs; all that is proven is about such moves.
 	ComputeRepacking(ctx context.Context, in *ComputeRepackingRequest, opts ...grpc.CallOption) (*ComputeRepackingResponse, error)
 	// SteerPlanning is one of the three calls before it, for callers who may not
 	// want to wait until the end: the first message is the request, and a later
@@ -134,7 +135,8 @@ type PlanningServiceServer interface {
 	// ComputeCapacity says how many copies of gangs fit, or how much is missing.
 	ComputeCapacity(context.Context, *ComputeCapacityRequest) (*ComputeCapacityResponse, error)
 	// ComputeRepacking finds the fewest pods to move so that whole domains are
-	// free of GPU pods.
+	// free of GPU pods. Gangs move whole, each in one step, or only extras of
+	// theirs; all that is proven is about such moves.
 	ComputeRepacking(context.Context, *ComputeRepackingRequest) (*ComputeRepackingResponse, error)
 	// SteerPlanning is one of the three calls before it, for callers who may not
 	// want to wait until the end: the first message is the request, and a later

@@ -48,7 +48,8 @@ def as_text(asked: Freeing, found: ComputeRepackingResponse) -> str:
     if len(found.freed) < asked.number:
         wanted = count(asked.number, "domain")
         if found.pods.impossible:
-            return f"No moves free {wanted} of {asked.level}; this is proven.\n"
+            moves = "moves of whole gangs or of extras"
+            return f"No {moves} free {wanted} of {asked.level}; this is proven.\n"
         least = (
             f"; at least {count(found.pods.bound, 'pod')} would move" if found.pods.bound else ""
         )
