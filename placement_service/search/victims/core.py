@@ -87,8 +87,7 @@ class Cores:
         """Settles one after another, as long as that helps."""
         while not self._ended:
             self.begin()
-            if self._threads.owes:
-                self._threads.take()
+            self._threads.take()
 
 
 class _Together(NamedTuple):

@@ -63,6 +63,8 @@ def test_what_regions_lack_adds_up_to_the_gap(first: list[int], second: list[int
     most = [ask() for ask in regions.questions]
     lacks = regions.shortfalls(most, np.array(first + second, dtype=np.float64))
     assert lacks.round() == pytest.approx([1 - sum(first), 1 - sum(second)])
+    # What no region can have is no reason to look elsewhere.
+    assert regions.shortfalls(most, np.ones(6)).min() == 0
     bound = regions.bound(most)
     assert bound is not None
     assert round(bound / 30 - sum(first + second)) == round(lacks.sum())

@@ -410,3 +410,26 @@ def test_neighbourhoods_go_on_beside_another_answer_that_is_owed(
         improve(state, state.first_open, [kind], threads, 1.0)
         assert not threads.owes
     assert taken == [2]
+
+
+def test_turning_to_the_same_goal_again_begins_nothing_anew() -> None:
+    """But they have another chance."""
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    parameters = replace(PARAMETERS, victim_in_vain=2)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+    relaxed = np.zeros(VictimModel(problem).size)
+    kind, goal = neighbourhoods(state), state.first_open
+    kind.turn_to(goal, relaxed)
+    assert kind.ask().domains == 0
+    kind.take(kind.ask(), NOTHING)
+    kind.turn_to(goal, relaxed)
+    asked = kind.ask()
+    assert asked.domains
+    kind.take(asked, NOTHING)
+    assert kind.goes_on
+    kind.take(kind.ask(), NOTHING)
+    assert not kind.goes_on
+    # Another solution may differ elsewhere.
+    kind.turn_to(goal, relaxed.copy())
+    assert kind.ask().domains == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -14,14 +15,16 @@ import pytest
 from placement_service.cp_sat.linear_model import Question, Solved
 from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.entities.request import Snapshot
+from placement_service.formulation.arrays import Floats
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State
 from placement_service.search.victims import descent, stage
+from placement_service.search.victims.core import Cores
 from placement_service.search.victims.descent import Descent
 from placement_service.search.victims.neighbourhoods import Neighbourhoods
-from placement_service.search.victims.regions import ByRegion
+from placement_service.search.victims.regions import ByRegion, Shortfalls
 from placement_service.search.victims.solver_threads import SolverThreads
 from placement_service.search.victims.stage import settle_victims
 from tests.service.evictions import PREEMPT, running, urgent
@@ -273,3 +276,78 @@ def test_what_regions_say_bounds_a_goal_where_it_is_more(
         linear = relax(None)
         assert two_wait.worth.enough[two_wait.first_open] < linear - 1
         assert relax(None if said is None else linear + said) == linear - less
+
+
+@pytest.mark.parametrize("same_level", [True, False])
+def test_neighbourhoods_know_where_plans_fall_short(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch, same_level: bool
+) -> None:
+    """Those of another level have other regions."""
+    turned: list[Shortfalls | None] = []
+    by_region = ByRegion(None, lambda _: np.ones(4))
+
+    def remember(
+        _: Neighbourhoods, i: int, relaxed: Floats | None, shortfalls: Shortfalls | None
+    ) -> None:
+        turned.append(shortfalls)
+
+    monkeypatch.setattr(descent, "settle_regions", lambda *_: by_region)
+    monkeypatch.setattr(Neighbourhoods, "turn_to", remember)
+    monkeypatch.setattr(descent, "improve", lambda *_: None)
+    with SolverThreads(1) as threads:
+        simple = Descent(two_wait, threads, random.Random(1), VictimModel(two_wait.problem))
+        model = VictimModel(two_wait.problem, sharp=True)
+        sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True, beside=simple)
+        simple._regions.level = sharp._regions.level + (not same_level)
+        sharp._relax()
+        sharp.held = two_wait.first_open
+        sharp._improve(1.0)
+    assert turned == [by_region.shortfalls, by_region.shortfalls if same_level else None]
+
+
+def test_whole_numbers_wait_for_a_thread_of_their_own(
+    two_wait: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until what is owed is there, neighbourhoods go on."""
+    two_wait.parameters = replace(two_wait.parameters, victim_beside=0)
+    go, waited = threading.Event(), list[Future[Solved] | None]()
+
+    def improve(*given: Any) -> None:
+        waited.append(given[-1])
+        go.set()
+        threads.take(given[-1])
+
+    def slow() -> Solved:
+        go.wait(LONG)
+        return Solved(None, None)
+
+    monkeypatch.setattr(descent, "improve", improve)
+    with SolverThreads(2) as threads:
+        model = VictimModel(two_wait.problem, sharp=True)
+        sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
+        sharp._relax()
+        while sharp.held < two_wait.first_open:
+            sharp._keep(sharp.bounds[sharp.held])
+        core = threads.begin(slow, lambda _: None)
+        assert sharp._solves_beside(sharp)
+    assert waited[0] is core
+    assert len(waited) == 2
+
+
+def test_what_is_owed_at_the_end_is_taken(two_wait: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Solved] = []
+
+    def begin(self: Cores) -> None:
+        self._threads.begin(lambda: Solved(None, None), taken.append)
+        self._ended = True
+
+    def nothing(self: Descent, *_: object, **__: object) -> None:
+        if self.sharp:
+            # As a core that is begun beside the sharp one, and that nobody waited for.
+            begin(Cores(self.state, self._threads))
+
+    monkeypatch.setattr(Cores, "begin", lambda _: None)
+    monkeypatch.setattr(Descent, "run", nothing)
+    monkeypatch.setattr(stage, "spare_victims", lambda builder, plan, until: plan)
+    settle_victims(two_wait)
+    assert taken
