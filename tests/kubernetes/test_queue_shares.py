@@ -31,6 +31,11 @@ def kueue(kind: str, name: str, **spec: Any) -> Body:
     return thing(kind, "kueue.x-k8s.io/v1beta2", name, spec=spec)
 
 
+def local(name: str, **spec: Any) -> Body:
+    version = "kueue.x-k8s.io/v1beta2"
+    return thing("LocalQueue", version, name, namespace="ml", spec={"clusterQueue": "q", **spec})
+
+
 FAIR = {"fairSharing": {"weight": "3"}}
 
 UNLIKE = {
@@ -49,6 +54,11 @@ UNLIKE = {
         kueue("Cohort", "a", parentName="all"),
         kueue("Cohort", "b", parentName="all", **FAIR),
     ],
+    "LocalQueue ml/b: spec.fairSharing.weight": [
+        kueue("ClusterQueue", "q"),
+        local("a"),
+        local("b", **FAIR),
+    ],
 }
 
 
@@ -63,6 +73,43 @@ def test_weights_that_change_nothing_are_not_warned_of() -> None:
     objects = [weighed("top", 5), weighed("a", 3, "top"), weighed("b", 3, "top")]
     objects += [kueue("ClusterQueue", "x"), kueue("ClusterQueue", "y", **FAIR)]
     assert not any("is ignored" in one for one in said(translated(*objects).warnings))
+
+
+def default(weight: str) -> Body:
+    return {"fairSharing": {"weight": weight}}
+
+
+ALIKE = {
+    "KAI": [kai_queue("a"), weighed("b", 1), kai_queue("c", priority=100)],
+    "Volcano": [volcano("a"), volcano("b", weight=1), volcano("c", priority=0)],
+    "ClusterQueues": [
+        kueue("ClusterQueue", "a", cohortName="all"),
+        kueue("ClusterQueue", "b", cohortName="all", **default("1")),
+    ],
+    "Cohorts": [
+        kueue("Cohort", "a", parentName="all"),
+        kueue("Cohort", "b", parentName="all", **default("1")),
+    ],
+    "LocalQueues": [kueue("ClusterQueue", "q"), local("a"), local("b", **default("1"))],
+}
+
+
+@pytest.mark.parametrize("objects", ALIKE.values(), ids=ALIKE)
+def test_what_counts_where_nothing_is_said_is_no_other_weight(objects: list[Body]) -> None:
+    assert not any("is ignored" in one for one in said(translated(*objects).warnings))
+
+
+def test_siblings_are_those_of_one_parent_in_every_version() -> None:
+    parent = {"quota.scheduling.koordinator.sh/parent": "other"}
+    quotas = [quota("top", ""), quota("other", ""), quota("a", "1")]
+    quotas[2]["metadata"]["labels"] = parent
+    assert not any("is ignored" in one for one in said(translated(*quotas).warnings))
+    older = "kueue.x-k8s.io/v1beta1"
+    for kind, field in (("ClusterQueue", "cohort"), ("Cohort", "parent")):
+        version = older if kind == "ClusterQueue" else "kueue.x-k8s.io/v1alpha1"
+        specs = {"a": {field: "all"}, "b": {field: "all", **FAIR}}
+        objects = [thing(kind, version, name, spec=spec) for name, spec in specs.items()]
+        assert any(IGNORED in one for one in said(translated(*objects).warnings))
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,13 @@ def test_a_gang_that_cannot_be_read_counts_in_its_queue(fault: str) -> None:
 
 
 def test_a_gang_of_another_scheduler_counts_in_its_queue() -> None:
+    """What the gang says comes before what its pods say."""
     theirs = build.pod(
-        "a", schedulerName="kube", nodeName="n1", containers=[build.container(gpu="2")]
+        "a",
+        labels={"kai.scheduler/queue": "another"},
+        schedulerName="kube",
+        nodeName="n1",
+        containers=[build.container(gpu="2")],
     )
     fixed = {"kai.scheduler/preemptibility": "non-preemptible"}
     asked = ask(cache_of(theirs, worker("b"), team("theirs", "a", **fixed), team("waits", "b")))
