@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 
 from controller.advice.adapter import Adapter
@@ -19,9 +19,10 @@ from controller.advice.objects import ObjectCache, Objects
 from controller.advice.request import AdviceRequest, Room, build_request
 from controller.asking.inquiry import Inquiry
 from controller.asking.request import Query
-from controller.binding.apply import Binding
+from controller.binding.apply import GangPlan, plans
 from controller.binding.device_notes import DeviceNotes, Notes
 from controller.cluster.gang_state import Key, key_of_resource
+from controller.dependencies import depends_on
 from controller.gang_history import GangHistory
 from controller.runtime.authority import Authority, Heartbeat
 from controller.runtime.clocks import CLOCKS, Clocks
@@ -232,50 +233,40 @@ class AdviceCycle:
             GpuGroups(request.gpu_groups),
             objects,
         )
-        new = self._new_advice(placement, request, notes)
+        gang_plans = _plans(placement, request, notes)
         expected = frozenset(one.uid for one in placement.bindings)
-        expected |= {g for advice in new for b in advice.bindings for g in noted_groups(b.notes)}
-        for advice in new:
+        expected |= {g for one in gang_plans for b in one.bindings for g in noted_groups(b.notes)}
+        # Gangs that the answer counts on, and that get no advice from it.
+        failed = {key_of_resource(one.gang) for one in placement.bindings}
+        failed -= {one.gang for one in gang_plans}
+        for plan in gang_plans:
             if not self._authority.may_act():
                 return
             self._heartbeat.step(Step.APPLY)
+            advice = self._new_advice(plan, request)
+            if advice is None:
+                failed.add(plan.gang)
+                continue
             # The advice before this one has taken room, and is written on its pods. Its time runs
             # since then, and it has to be carried on before it expires.
             is_late = self._clocks.steady() - now > self._options.advice_ttl / _PART_FOR_WRITING
-            fresh = replace(advice, until=self._clocks.wall() + self._options.advice_ttl)
-            if is_late or not self._lifecycle.begin(fresh, objects, expected):
-                self._overtaken.add(waiting[advice.gang])
+            may_begin = not (is_late or _needs(plan) & failed)
+            if not (may_begin and self._lifecycle.begin(advice, objects, expected)):
+                failed.add(plan.gang)
+                self._overtaken.add(waiting[plan.gang])
             else:
-                self._begun_at[waiting[advice.gang]] = self._clocks.steady()
+                self._begun_at[waiting[plan.gang]] = self._clocks.steady()
 
-    def _new_advice(
-        self, placement: v1.Placement, request: AdviceRequest, notes: _Notes
-    ) -> list[Advice]:
+    def _new_advice(self, plan: GangPlan, request: AdviceRequest) -> Advice | None:
+        names = {request.adapters[binding.pod].name for binding in plan.bindings}
+        if len(names) != 1:
+            logger.error("pods of several schedulers", extra={"gang": "/".join(plan.gang)})
+            return None
         until = self._clocks.wall() + self._options.advice_ttl
-        bindings: dict[Key, list[Binding]] = {}
-        for one in placement.bindings:
-            gang = key_of_resource(one.gang)
-            if gang in request.waiting:
-                bindings.setdefault(gang, []).append(
-                    Binding(
-                        key_of_resource(one.pod),
-                        one.uid,
-                        one.node.removeprefix("nodes/"),
-                        notes.of(one),
-                    )
-                )
-        result = []
-        for gang, of in bindings.items():
-            names = {request.adapters[binding.pod].name for binding in of}
-            if len(names) != 1:
-                logger.error("pods of several schedulers", extra={"gang": "/".join(gang)})
-                continue
-            digest = sha256("".join(sorted(b.uid + b.node for b in of)).encode())
-            digest.update(str(until).encode())
-            result.append(
-                Advice(digest.hexdigest()[:16], gang, names.pop(), tuple(of), until, len(of))
-            )
-        return result
+        digest = sha256("".join(sorted(b.uid + b.node for b in plan.bindings)).encode())
+        digest.update(str(until).encode())
+        name = digest.hexdigest()[:16]
+        return Advice(name, plan.gang, names.pop(), plan.bindings, until, len(plan.bindings))
 
     def _let_go(self, request: AdviceRequest, objects: Objects) -> bool:
         """Leaves gangs to their scheduler that have waited for too long; whether there are any."""
@@ -307,6 +298,18 @@ class AdviceCycle:
             if self._refused.get(key) != fault:
                 logger.warning("cannot be read: %s", fault, extra={"object": "/".join(key)})
         self._refused = dict(refused)
+
+
+def _plans(placement: v1.Placement, request: AdviceRequest, notes: _Notes) -> tuple[GangPlan, ...]:
+    """The answer gang by gang, each behind those that it depends on."""
+    gangs = {key_of_resource(gang.name): gang for gang in request.request.gangs}
+    bases = {key: key_of_resource(gang.base_gang) for key, gang in gangs.items() if gang.base_gang}
+    return plans(placement, request.waiting, bases, depends_on(gangs), notes.of)
+
+
+def _needs(plan: GangPlan) -> frozenset[Key]:
+    """The gangs without whose pods a plan may break a rule."""
+    return plan.depends_on | ({plan.base} if plan.base else set())
 
 
 def _named(gang: Key, members: Iterable[Key], objects: Objects) -> _Waiting:

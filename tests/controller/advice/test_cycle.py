@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from controller.advice.advice import Advice
 from controller.advice.cycle import AdviceCycle, AdviceOptions
 from controller.advice.objects import ObjectCache
 from controller.advice.schedulers.kube_scheduler import KubeScheduler
@@ -34,6 +35,7 @@ class World:
     answer_takes: float = 0.0
     answer: v1.Placement = field(default_factory=v1.Placement)
     stands: bool = True
+    begun: list[str] = field(default_factory=list)
     not_before: float = 0.0
     timeout: float = 0.0
     idle_window: float = 0.0
@@ -72,7 +74,8 @@ class World:
         self.now += self.answer_takes
         return Reply(self.answer, query)
 
-    def begin(self, advice: object, objects: object, expected: object) -> bool:
+    def begin(self, advice: Advice, objects: object, expected: object) -> bool:
+        self.begun.append(advice.gang[1])
         return self.stands
 
     def release(self, adapter: object, gang: Key, pods: object, objects: object) -> None:
@@ -80,20 +83,29 @@ class World:
 
     # What happens.
     def pod(
-        self, name: str, *, node: str = "", deleted: bool = False, advised: bool = False
+        self,
+        name: str,
+        *,
+        node: str = "",
+        deleted: bool = False,
+        advised: bool = False,
+        gang: str = "g",
+        size: int = 1,
+        **more: Any,
     ) -> None:
-        spec = {**pod_spec(gpus=1), **({"nodeName": node} if node else {})}
-        metadata: Body = {"name": name, "namespace": "ml", "uid": f"uid-{name}"}
+        spec = {**pod_spec(gpus=1), **({"nodeName": node} if node else {}), **more}
+        labels = {"app": gang}
+        metadata: Body = {"name": name, "namespace": "ml", "uid": f"uid-{name}", "labels": labels}
         if not node:
             spec["schedulingGates"] = [{"name": GATE}]
-            metadata["annotations"] = {GANG: "g"}
+            metadata["annotations"] = {GANG: gang}
         if advised:
             metadata["annotations"][ADVICE] = json.dumps(
                 {
                     "id": "0" * 16,
-                    "gang": "ml/g",
+                    "gang": f"ml/{gang}",
                     "by": "kube-scheduler",
-                    "size": 1,
+                    "size": size,
                     "node": "a",
                     "until": self.now + 60.0,
                 }
@@ -160,16 +172,16 @@ def test_pods_that_come_are_no_room(world: World) -> None:
     assert world.asked_after(2.0) == 0
 
 
-PLACE = v1.Placement(
-    bindings=[
-        v1.Binding(
-            pod="namespaces/ml/pods/g-0",
-            uid="uid-g-0",
-            node="nodes/a",
-            gang="namespaces/ml/podGangs/g",
-        )
-    ]
-)
+def binding(gang: str) -> v1.Binding:
+    return v1.Binding(
+        pod=f"namespaces/ml/pods/{gang}-0",
+        uid=f"uid-{gang}-0",
+        node="nodes/a",
+        gang=f"namespaces/ml/podGangs/{gang}",
+    )
+
+
+PLACE = v1.Placement(bindings=[binding("g")])
 
 
 def test_a_gang_whose_plan_was_overtaken_is_planned_anew_soon(world: World) -> None:
@@ -228,3 +240,37 @@ def test_advice_that_the_watches_are_late_to_show_is_not_let_go(hurried: World) 
     # By then they would have shown it.
     hurried.asked_after(8.0)
     assert hurried.released == ["g"]
+
+
+def near(app: str) -> Body:
+    """Affinity to the pods of an app on the same node."""
+    term = {
+        "labelSelector": {"matchLabels": {"app": app}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_gang_is_advised_behind_those_that_it_depends_on(stands: bool) -> None:
+    """A pod that is pinned beside one that never comes could not be taken back."""
+    world = World(answer=v1.Placement(bindings=[binding("g"), binding("h")]), stands=stands)
+    world.node("a")
+    world.pod("g-0", affinity=near("h"))
+    world.pod("h-0", gang="h")
+    assert world.asked_after(0.0) == 1
+    assert world.begun == (["h", "g"] if stands else ["h"])
+    # What was not begun is planned anew soon.
+    assert world.asked_after(1.0) == int(not stands)
+
+
+def test_a_gang_waits_for_one_that_gets_no_advice_from_the_same_answer() -> None:
+    """Advice that is written on a part of the other is yet to be taken back."""
+    world = World(answer=v1.Placement(bindings=[binding("g"), binding("h")]))
+    world.node("a")
+    world.pod("g-0", affinity=near("h"))
+    world.pod("h-0", gang="h")
+    world.pod("h-1", gang="h", advised=True, size=2)
+    assert world.asked_after(0.0) == 1
+    assert world.begun == []
+    assert world.asked_after(1.0) == 1
