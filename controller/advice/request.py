@@ -23,6 +23,7 @@ from placement import v1
 from placement.kubernetes import InputError, Translation, translate
 from placement.kubernetes import Objects as Input
 from placement.kubernetes.memberships import group_of
+from placement.kubernetes.queue_marks import mark_pods
 from placement.resources import NODES, POD_GANGS, PODS, Resource
 
 logger = logging.getLogger(__name__)
@@ -235,11 +236,19 @@ def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, di
             return translate(Input.of(bodies.values()), as_of=moment), refused
         except InputError as error:
             before = len(bodies)
+            gangs: list[Body] = []
             for problem in error.problems:
                 kind, key = named_by(problem.object)
                 refused[key] = f"{kind}: {problem.field}: {problem.message}"
                 for place in [one for one in bodies if one[:2] == (kind, key)]:
                     body = bodies.pop(place)
+                    if kind == POD_GANGS.kind:
+                        gangs.append(body)
                     bodies.pop(("Node", ("", node_closed_by(kind, body)), ""), None)
             if len(bodies) == before:
                 raise
+            # What runs of them still counts in their queues.
+            pods = {key: body for (kind, key, _), body in bodies.items() if kind == PODS.kind}
+            for gang in gangs:
+                mark_pods(gang, pods)
+            bodies |= {(PODS.kind, key, ""): body for key, body in pods.items()}

@@ -31,14 +31,11 @@ from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, Problem, translate
 from placement.kubernetes.gangs import BASE_POD_GANG
-from placement.kubernetes.pods.preemption import LABELS as PREEMPTION_LABELS
+from placement.kubernetes.queue_marks import mark_pods
 from placement.kubernetes.queue_use import count_left_out
-from placement.kubernetes.queues import QUEUE_LABELS
 
 NOTHING_KEPT: Final = Kept()
 _HIGHEST_PRIORITY: Final = 2**31 - 1
-#: Labels that say in which queue pods count, and as what.
-_COUNTED_BY: Final = (*QUEUE_LABELS, *PREEMPTION_LABELS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,7 +216,7 @@ class _Input:
         gangs = {}
         for key, gang in view.gangs.items():
             if view.states[key].lifecycle is Lifecycle.FOREIGN:
-                _name_queue(gang, pods)
+                mark_pods(gang, pods)
             elif stands_for(gang) is None or is_plain(gang):
                 # Of others the original object is in the request, and says more.
                 gangs[key] = gang
@@ -292,18 +289,5 @@ class _Input:
 
     def _refuse(self, key: Key, fault: str) -> None:
         self.refused[key] = fault
-        _name_queue(self.gangs.pop(key), self.pods)
-
-
-def _name_queue(gang: Body, pods: dict[Key, Body]) -> None:
-    """Has the pods of a gang that is not read count in its queue all the same, as pods that give
-    way or not as the gang does.
-    """
-    labels = gang["metadata"].get("labels") or {}
-    said = {name: labels[name] for name in _COUNTED_BY if name in labels}
-    if not said:
-        return
-    for key in (key for _, keys in references(gang) for key in keys if key in pods):
-        metadata = pods[key]["metadata"]
-        named = {**metadata, "labels": {**(metadata.get("labels") or {}), **said}}
-        pods[key] = {**pods[key], "metadata": named}
+        # What runs of it still counts in its queue.
+        mark_pods(self.gangs.pop(key), self.pods)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from placement.cli.input.live import of_scheduler, on_nodes_that_are_there
 from placement.cli.status import GangStatus, as_json, as_table, statuses
+from placement.kubernetes import Objects, translate
 from placement.kubernetes.schema import kinds
 from placement.resources import ALSO_PLANNED_FROM, PLANNED_FROM
 from tests.cli.command import Call
@@ -105,6 +106,20 @@ def test_only_pods_of_the_scheduler_wait() -> None:
     ]
     left = [body["metadata"]["name"] for body in of_scheduler(bodies, "us")]
     assert left == ["n1", "ours", "runs", "g"]
+
+
+def test_what_runs_of_others_counts_in_the_queue_that_its_gang_names() -> None:
+    """The gang itself is not part of the question."""
+    labels = {"kai.scheduler/queue": "team", "kai.scheduler/preemptibility": "non-preemptible"}
+    bodies = [
+        build.node(),
+        build.kai_queue("team", limit=2),
+        build.pod("runs", nodeName="n1", containers=[build.container(gpu="2")]),
+        build.gang("g", podgroups=[build.group("w", "runs")]),
+    ]
+    bodies[-1]["metadata"]["labels"] = labels
+    (queue,) = translate(Objects.of(of_scheduler(bodies, "us"))).request.snapshot.queues
+    assert (queue.used["gpus"], queue.used_not_preemptible["gpus"]) == (2, 2)
 
 
 def test_a_pod_on_a_node_that_is_gone_does_not_count() -> None:

@@ -7,13 +7,14 @@ sends is not trusted: an object without a name, or pages without end, end the re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from placement.cluster import ApiError, Cluster
 from placement.kubernetes import Problem
 from placement.kubernetes.objects import NODE, POD, POD_GANG
+from placement.kubernetes.queue_marks import mark_pods
 from placement.kubernetes.trimming import Trimmer
 from placement.resources import ALSO_PLANNED_FROM, PLANNED_FROM, PODS, UNFINISHED, Resource
 
@@ -76,7 +77,7 @@ def on_nodes_that_are_there(bodies: Iterable[Body]) -> list[Body]:
 
 def of_scheduler(bodies: Iterable[Body], name: str) -> list[Body]:
     """Without pods that wait for another scheduler, and without gangs that have no pod of
-    this one."""
+    this one. What runs of those still counts in their queues."""
     bodies = list(bodies)
     ours = {
         key(body)
@@ -89,7 +90,14 @@ def of_scheduler(bodies: Iterable[Body], name: str) -> list[Body]:
             return bool(mapping(body.get("spec")).get("nodeName")) or key(body) in ours
         return body["kind"] != POD_GANG or not ours.isdisjoint(members(body))
 
-    return [body for body in bodies if counts(body)]
+    pods: dict[tuple[str, str], Mapping[str, Any]] = {}
+    pods |= {key(body): body for body in bodies if body["kind"] == POD and counts(body)}
+    for body in bodies:
+        if body["kind"] == POD_GANG and not counts(body):
+            mark_pods(body, pods)
+    return [
+        dict(pods[key(body)]) if body["kind"] == POD else body for body in bodies if counts(body)
+    ]
 
 
 def members(gang: Body) -> list[tuple[str, str]]:
