@@ -51,9 +51,8 @@ def _settle(state: State, threads: SolverThreads) -> None:
     if large and several_wait(state) and not (moves or state.proven):
         model = first.model.sharpened(until=state.deadline)
         sharp = Descent(state, threads, rng, model, sharp=True, beside=first)
-        sharp.begin()
         # More cores would take longer than neighbourhoods of both models.
-        cores.begin()
+        sharp.begin()
     else:
         cores.settle()
         first.bound_sum()
