@@ -127,3 +127,8 @@ def test_siblings_are_those_of_one_parent_in_every_version() -> None:
 def test_what_kueue_would_check_besides_is_warned_of(field: str, value: Any, why: str) -> None:
     warned = said(translated(kueue("ClusterQueue", "q", **{field: value})).warnings)
     assert f"ClusterQueue q: spec.{field}: is ignored: {why}" in warned
+
+
+def test_the_strategy_that_is_followed_is_not_warned_of() -> None:
+    queue = kueue("ClusterQueue", "q", queueingStrategy="BestEffortFIFO", admissionChecks=[])
+    assert not any("is ignored" in one for one in said(translated(queue).warnings))

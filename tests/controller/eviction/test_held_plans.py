@@ -100,6 +100,8 @@ def test_others_are_bound_by_an_answer_that_evicts_nobody(
         v1.EvictionPolicy.EVICTION_POLICY_PREEMPT,
         v1.EvictionPolicy.EVICTION_POLICY_UNSPECIFIED,
     ]
+    # Nothing was overtaken, so the search has as much time.
+    assert len({one.time_limit.ToNanoseconds() for one in made.asked}) == 1
     made.observe(pod("late"), gang("late", "late"))
     made.cycle.once()
     assert made.asked[-1].policy.eviction == v1.EvictionPolicy.EVICTION_POLICY_PREEMPT

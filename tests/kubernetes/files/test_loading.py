@@ -114,6 +114,9 @@ def test_a_template_that_was_not_rendered_is_called_so(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "kind: Node\nmetadata:\n  name: {{ .Values.name }}\n{{- if .x }}\n")
     (problem,) = load([str(tmp_path)]).problems
     assert "looks like a template" in problem.message
+    write(tmp_path, "a.yaml", "kind: [Node\n")
+    (problem,) = load([str(tmp_path)]).problems
+    assert "template" not in problem.message
 
 
 def test_a_volume_of_a_config_map_is_read_once(tmp_path: Path) -> None:
