@@ -1,4 +1,4 @@
-"""The pages on the house and the engine name files that exist, and no folder is missing."""
+"""The pages on the architecture and the engine name files that exist, and no folder is missing."""
 
 from __future__ import annotations
 
