@@ -1,6 +1,6 @@
 """The answer of the engine: counts on nodes, tiers with bounds, how the search ended. All are
 indices into the snapshot, in its order; no object of the solver is part of it. Pods of one pod set
-are interchangeable, so the engine only counts them, and `pod_assignment` names them.
+are interchangeable, so the engine only counts them, and `naming.pod_assignment` names them.
 """
 
 from __future__ import annotations

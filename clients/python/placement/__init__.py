@@ -6,6 +6,8 @@
 - `placement.v1`: the messages, as in ``proto/placement/v1``.
 - `placement.testing`: the real service, or a scripted one, inside a test.
 - `placement.kubernetes`: Kubernetes objects to a request.
+- `placement.objects`: sessions that send Kubernetes objects, which the service translates.
+- `placement.planning`: requests and answers compared, changed, and simulated over time.
 - `placement.cli`: the command ``placementctl``.
 
 Nothing is imported here, so that each part costs only what it needs::
