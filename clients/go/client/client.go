@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -46,8 +47,10 @@ type Client struct {
 	closer     io.Closer
 	placement  placementv1.PlacementServiceClient
 	kubernetes kubernetesv1.KubernetesPlacementServiceClient
-	timeout    time.Duration
-	backoff    Backoff
+	// target is the address; empty when the connection is not ours.
+	target  string
+	timeout time.Duration
+	backoff Backoff
 }
 
 // An Option changes how a client is made.
@@ -128,7 +131,7 @@ func New(target string, with ...Option) (*Client, error) {
 		return nil, err
 	}
 	c := newClient(connection, o)
-	c.closer = connection
+	c.closer, c.target = connection, target
 	return c, nil
 }
 
@@ -199,7 +202,7 @@ func (c *Client) Stream(
 ) (*placementv1.Placement, error) {
 	ctx, cancel := c.withDeadline(ctx)
 	defer cancel()
-	return repeat(ctx, c.backoff, func(ctx context.Context) (*placementv1.Placement, bool, error) {
+	placement, err := repeat(ctx, c.backoff, func(ctx context.Context) (*placementv1.Placement, bool, error) {
 		// However this attempt ends, its call ends with it.
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -226,6 +229,7 @@ func (c *Client) Stream(
 		}
 		return nil, !hasNews, err
 	})
+	return placement, c.located(err)
 }
 
 // withDeadline gives a call the deadline of the client when it has none.
@@ -244,10 +248,23 @@ func call[Request, Response any](
 ) (*Response, error) {
 	ctx, cancel := c.withDeadline(ctx)
 	defer cancel()
-	return repeat(ctx, c.backoff, func(ctx context.Context) (*Response, bool, error) {
+	response, err := repeat(ctx, c.backoff, func(ctx context.Context) (*Response, bool, error) {
 		response, err := method(ctx, request)
 		return response, true, err
 	})
+	return response, c.located(err)
+}
+
+// located says at which address nobody answers: of a host that nobody knows gRPC says not even that.
+func (c *Client) located(err error) error {
+	var failure *Error
+	isFromServer := !errors.As(err, &failure) || failure.Code != codes.Unavailable || failure.ReasonName != ""
+	if isFromServer || c.target == "" {
+		return err
+	}
+	located := *failure
+	located.Message = c.target + ": " + failure.Message
+	return &located
 }
 
 // TLSFiles are PEM files.

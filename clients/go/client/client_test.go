@@ -226,14 +226,20 @@ func TestASilentServerEndsTheCallAtItsDeadline(t *testing.T) {
 	}
 }
 
-func TestNobodyThereIsUnavailable(t *testing.T) {
-	c, err := client.New("127.0.0.1:1", client.WithBackoff(quick))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close() }()
-	if _, err := compute(t, c); err == nil || err.Code != codes.Unavailable {
-		t.Fatalf("got %v", err)
+func TestNobodyThereIsUnavailableAtItsAddress(t *testing.T) {
+	for _, target := range []string{"127.0.0.1:1", "nobody.invalid:5"} {
+		c, err := client.New(target, client.WithBackoff(quick))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if _, err := compute(t, c); err == nil || err.Code != codes.Unavailable || !strings.Contains(err.Error(), target) {
+			t.Errorf("got %v", err)
+		}
+		_, err = c.Stream(t.Context(), &placementv1.ComputePlacementRequest{}, nil)
+		if err == nil || !strings.Contains(err.Error(), target) {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 
