@@ -61,7 +61,12 @@ func (s *state) isDueLocked(g *gang, waiting []*v1.Pod, retryAfter time.Duration
 func (s *state) question() *question {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	q := &question{asOf: s.now(), version: s.version, assumed: maps.Clone(s.assumed)}
+	q := &question{asOf: s.now(), version: s.version, assumed: maps.Clone(s.assumed), gangOf: gangOf, marks: map[key]marks{}}
+	for of, object := range s.podGangs {
+		if found := marksOf(object.GetLabels()); found != nil {
+			q.marks[of] = found
+		}
+	}
 	asked := map[key]bool{}
 	var bases []key
 	for _, of := range slices.SortedFunc(maps.Keys(s.gangs), compareNames) {

@@ -23,6 +23,7 @@ type encoder struct {
 
 type encoded struct {
 	version, node string
+	marks         marks
 	content       []byte
 }
 
@@ -34,7 +35,7 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 	next := make(map[types.UID]encoded, len(e.known))
 	slices.SortFunc(nodes, func(a, b *v1.Node) int { return compareNames(nameOf(a), nameOf(b)) })
 	for _, node := range nodes {
-		content, err := e.write(next, node, "", func() any { return trimmedNode(node) })
+		content, err := e.write(next, node, "", nil, func() any { return trimmedNode(node) })
 		if err != nil {
 			return err
 		}
@@ -55,7 +56,11 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 			continue
 		}
 		note(pod)
-		content, err := e.write(next, pod, node, func() any { return trimmedPod(pod, node) })
+		var marks marks
+		if of, isMember := q.gangOf(pod); isMember {
+			marks = q.marks[of]
+		}
+		content, err := e.write(next, pod, node, marks, func() any { return trimmedPod(pod, node, marks) })
 		if err != nil {
 			return err
 		}
@@ -64,7 +69,7 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 	for _, one := range q.gangs {
 		for _, pod := range one.waiting {
 			note(pod)
-			content, err := e.write(next, pod, "", func() any { return trimmedPod(pod, "") })
+			content, err := e.write(next, pod, "", nil, func() any { return trimmedPod(pod, "", nil) })
 			if err != nil {
 				return err
 			}
@@ -72,7 +77,7 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 		}
 	}
 	for _, one := range around {
-		content, err := e.write(next, one, "", func() any { return one })
+		content, err := e.write(next, one, "", nil, func() any { return one })
 		if err != nil {
 			return err
 		}
@@ -113,10 +118,10 @@ func object(version, kind string, of metav1.Object, content []byte) client.Objec
 	return client.Object{Key: name, Content: content}
 }
 
-func (e *encoder) write(next map[types.UID]encoded, of metav1.Object, node string, trimmed func() any) ([]byte, error) {
-	is := encoded{version: of.GetResourceVersion(), node: node}
+func (e *encoder) write(next map[types.UID]encoded, of metav1.Object, node string, on marks, trimmed func() any) ([]byte, error) {
+	is := encoded{version: of.GetResourceVersion(), node: node, marks: on}
 	before, isKnown := e.known[of.GetUID()]
-	if isKnown && is.version != "" && before.version == is.version && before.node == is.node {
+	if isKnown && is.version != "" && before.version == is.version && before.node == is.node && maps.Equal(before.marks, is.marks) {
 		is.content = before.content
 	} else {
 		content, err := json.Marshal(trimmed())
@@ -182,8 +187,9 @@ func trimmedNode(node *v1.Node) map[string]any {
 	}
 }
 
-// trimmedPod is a pod on a node, or on none, without what runs inside it.
-func trimmedPod(pod *v1.Pod, node string) *v1.Pod {
+// trimmedPod is a pod on a node, or on none, with the marks of its gang and without what runs inside
+// it.
+func trimmedPod(pod *v1.Pod, node string, gang marks) *v1.Pod {
 	spec := pod.Spec
 	spec.NodeName = node
 	spec.Containers = trimmedContainers(spec.Containers)
@@ -193,7 +199,7 @@ func trimmedPod(pod *v1.Pod, node string) *v1.Pod {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: pod.Labels, Annotations: pod.Annotations,
+			Labels: gang.on(pod.Labels), Annotations: pod.Annotations,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Spec: spec,

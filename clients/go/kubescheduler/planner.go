@@ -236,6 +236,9 @@ type question struct {
 	bases []*unstructured.Unstructured
 	// nodes of pods that have one in the scheduler only.
 	assumed map[types.UID]string
+	// gangOf is the gang of a pod that runs, and marks are those of gangs.
+	gangOf func(*v1.Pod) (key, bool)
+	marks  map[key]marks
 	// entries are all objects, in the order in which they are sent.
 	entries []entry
 }

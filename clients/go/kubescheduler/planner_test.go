@@ -2,6 +2,7 @@ package kubescheduler
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +73,31 @@ func TestAQuestionHoldsNodesPodsOnThemAndTheGangsThatWait(t *testing.T) {
 	want := []string{"Node n0", "Node n1", "Pod r", "Pod a", "Pod b", "Pod x", "PodGang g", "PodGang h"}
 	if got := kinds(t, asked(t)); !slices.Equal(got, want) {
 		t.Fatalf("got %v; want %v", got, want)
+	}
+}
+
+// Of gangs that run the service gets the pods alone, and their queues must not look empty.
+func TestWhatAGangSaysOfItsQueueIsWrittenOnItsPodsThatRun(t *testing.T) {
+	s, _ := made()
+	pod := on(member("r", "r", "1"), "n1")
+	pod.ResourceVersion = "1"
+	gang := shape{}.podGang(key{Namespace: "ml", Name: "r"}, metav1.Time{})
+	e := newEncoder()
+	for _, queue := range []string{"", "team", "other"} {
+		gang.SetLabels(map[string]string{"kai.scheduler/queue": queue, "kai.scheduler/preemptibility": "non-preemptible", "team": "x"})
+		s.observePodGang(nameOf(gang), gang.DeepCopy())
+		q := s.question()
+		if err := e.encode(q, nil, []*v1.Pod{pod}, nil); err != nil {
+			t.Fatal(err)
+		}
+		var sent v1.Pod
+		if err := json.Unmarshal(q.entries[0].Content, &sent); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"kai.scheduler/queue": queue, "kai.scheduler/preemptibility": "non-preemptible"}
+		if !maps.Equal(sent.Labels, want) || pod.Labels != nil {
+			t.Fatalf("got %v; want %v", sent.Labels, want)
+		}
 	}
 }
 

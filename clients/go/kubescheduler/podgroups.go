@@ -212,8 +212,22 @@ func (p *PodGroups) ask(
 		return nil, err
 	}
 	shape := shapeOfPodGroup(object, members)
-	gang := askedGang{of, shape.podGang(of, object.CreationTimestamp), waiting}
-	q := &question{asOf: p.now(), timeLimit: p.args.TimeLimit.Duration, assumed: map[types.UID]string{}, gangs: []askedGang{gang}}
+	groups, err := p.groups.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	marked := map[key]marks{}
+	for _, one := range groups {
+		if found := marksOf(one.Labels); found != nil {
+			marked[nameOf(one)] = found
+		}
+	}
+	sent := shape.podGang(of, object.CreationTimestamp)
+	sent.SetLabels(marked[of])
+	q := &question{
+		asOf: p.now(), timeLimit: p.args.TimeLimit.Duration, assumed: map[types.UID]string{},
+		gangs: []askedGang{{of, sent, waiting}}, gangOf: podGroupOf, marks: marked,
+	}
 	var nodes []*v1.Node
 	var running []*v1.Pod
 	for _, one := range on.Nodes {

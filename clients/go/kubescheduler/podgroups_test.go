@@ -2,6 +2,7 @@ package kubescheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -27,9 +28,10 @@ type scripted struct {
 	placement *placementv1.Placement
 	err       error
 	calls     int
+	objects   []client.Object
 }
 
-func (s *scripted) Replace(...client.Object) {}
+func (s *scripted) Replace(objects ...client.Object) { s.objects = objects }
 
 func (s *scripted) Place(context.Context, *kubernetesv1.PlaceObjectsRequest) (*kubernetesv1.PlaceObjectsResponse, error) {
 	s.calls++
@@ -49,7 +51,7 @@ func podGroups(t *testing.T, service *scripted) (*PodGroups, groupOf, *clock) {
 	name := "g"
 	groups := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	if err := groups.Add(&schedulingv1alpha2.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, Labels: map[string]string{"kai.scheduler/queue": "team"}},
 		Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: schedulingv1alpha2.PodGroupSchedulingPolicy{
 			Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 2},
 		}},
@@ -96,6 +98,23 @@ func TestAGangWithoutRoomIsAskedAboutOnceASecond(t *testing.T) {
 	generate(t, p, g[:1])
 	if service.calls != 3 {
 		t.Fatalf("asked %d times", service.calls)
+	}
+}
+
+func TestTheQueueThatAPodGroupNamesIsSent(t *testing.T) {
+	service := &scripted{placement: waits("the queue is full")}
+	p, g, _ := podGroups(t, service)
+	generate(t, p, g)
+	var gang metav1.PartialObjectMetadata
+	for _, one := range service.objects {
+		if one.Key.Kind == "PodGang" {
+			if err := json.Unmarshal(one.Content, &gang); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if gang.Labels["kai.scheduler/queue"] != "team" {
+		t.Fatalf("got %v", gang.Labels)
 	}
 }
 
