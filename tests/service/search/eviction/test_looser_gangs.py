@@ -67,6 +67,12 @@ def in_a_reservation(scenario: Scenario) -> Scenario:
     return odd(scenario.hold("held", "x1", 0, "w"), replace(scenario.gangs[0], groups=(group,)))
 
 
+def in_a_queue(limit: int) -> Scenario:
+    """The odd gang has five GPUs of a queue, one on a closed node, and another one wants two."""
+    scenario = unlike(halves(queue="q")).gang("b", pods=1, gpus=2, queue="q", priority=1)
+    return scenario.node("x3", cordoned=True).queue("q", limit={"gpus": limit})
+
+
 ODD = {
     "affinity of unlike pods": unlike(halves({"near": (near("rack", group="w"),)})),
     "spread of unlike pods": unlike(halves({"spread": (spread("host", group="w"),)})),
@@ -95,10 +101,8 @@ ODD = {
     "an overbooked node": halves().hold("held", "x1", 5, "nobody"),
     "a reservation": in_a_reservation(halves()),
     "a closed node, and unlike pods": unlike(halves()).node("x3", cordoned=True),
-    "a closed node, unlike pods and a full queue": unlike(halves(queue="q"))
-    .gang("b", pods=1, gpus=2, queue="q", priority=1)
-    .node("x3", cordoned=True)
-    .queue("q", limit={"gpus": 5}),
+    "a closed node, unlike pods and a full queue": in_a_queue(5),
+    "a closed node, unlike pods and a queue with room": in_a_queue(7),
     "a pod that is not told": halves({"on": ("x3",), "min": 1}),
 }
 
@@ -153,6 +157,18 @@ def test_bounds_hold_where_nothing_else_could_go(scenario: Scenario) -> None:
     scenario = replace(evicting(scenario, EvictionPolicy.PREEMPT), gangs=gangs)
     snapshot, policy = scenario.snapshot(), scenario.policy
     no_answer_is_false(optimum(snapshot, policy), snapshot, policy)
+
+
+def test_a_pod_of_a_closed_node_that_goes_leaves_its_share_of_the_queue() -> None:
+    """Both have to go: one has that share, on a closed node, the other one the room."""
+    scenario = halves({"ports": (80,)}, queue="q").node("x1", cordoned=True)
+    *others, last = scenario.gangs
+    scenario = replace(scenario, gangs=(*others, replace(last, queue=others[0].queue)))
+    scenario = evicting(scenario.queue("q", limit={"gpus": 8}), EvictionPolicy.PREEMPT)
+    snapshot, policy = scenario.snapshot(), scenario.policy
+    best = optimum(snapshot, policy)
+    assert len(best.evictions) == 2
+    no_answer_is_false(best, snapshot, policy)
 
 
 def test_nothing_is_bounded_where_one_on_which_others_are_based_may_begin_anew() -> None:
