@@ -264,7 +264,8 @@ def _able(
             and not any(p.held is not None and p.node in reserved for p in running(gang))
             and not (staying and any(p.name in staying for p in running(gang)))
             and not (keeps_apart and _avoids_others(gang))
-            and not (in_many_places and any(ruled_sets(gang, refused)))
+            # Where there are so many, none is `refused`.
+            and not (in_many_places and any(ruled_sets(gang)))
             and (not moves or can_be_divided(gang, refused))
             and _tells_devices(gang, nodes, policy)
             and not (overbooked and any(p.node in overbooked for p in running(gang)))

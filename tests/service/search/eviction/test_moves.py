@@ -18,6 +18,7 @@ from placement_service.entities.request import (
     Taint,
     Toleration,
 )
+from placement_service.formulation.eviction import ruled_pods
 from tests.service.evictions import (
     PREEMPT,
     REPACK,
@@ -134,6 +135,16 @@ def test_a_gang_moves_from_a_node_that_would_not_take_it_again(there: Node) -> N
         (e.to_node, b.node) for e, b in zip(result.evictions, result.bindings, strict=True)
     ] == [("nodes/n1", "nodes/n0")]
     assert result.solution.proven
+
+
+def test_pods_in_many_places_that_their_nodes_would_not_take_again_may_be_evicted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are too many to be moved, but they only have to go."""
+    monkeypatch.setattr(ruled_pods, "MOST_HOMES", 0)
+    question = Snapshot((REFUSING["a taint"],), (running("old", "n0", gpus=4), _tolerant(urgent())))
+    assert answer(question, PREEMPT).evicted() == ["old"]
+    assert not answer(question, REPACK).evictions
 
 
 def test_a_gang_does_not_come_again_to_a_node_that_would_not_take_it() -> None:
