@@ -85,7 +85,7 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 		if typed, isTyped := one.(runtime.Object); isTyped {
 			version, kind = typed.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 		}
-		q.entries = append(q.entries, entry{Object: object(version, kind, one, content), isSpare: kind == disruptionBudget})
+		q.entries = append(q.entries, entry{Object: object(version, kind, one, content), node: closedWithout(one)})
 	}
 	e.known = next
 	for _, one := range q.gangs {
@@ -110,6 +110,28 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 		q.entries = append(q.entries, entry{Object: client.Object{Key: class, Content: content}})
 	}
 	return nil
+}
+
+// nodeFields say which node an object of a further kind is about.
+var nodeFields = map[string][]string{
+	"Device":      {"metadata", "name"},
+	"Reservation": {"status", "nodeName"},
+	"BindRequest": {"spec", "selectedNode"},
+}
+
+// closedWithout is the node that takes no pods without an object, as it is not known then what is free
+// there; empty for none.
+func closedWithout(object metav1.Object) string {
+	further, isFurther := object.(*unstructured.Unstructured)
+	if !isFurther {
+		return ""
+	}
+	fields, isAboutNode := nodeFields[further.GetKind()]
+	if !isAboutNode {
+		return ""
+	}
+	node, _, _ := unstructured.NestedString(further.Object, fields...)
+	return node
 }
 
 // object is what the session takes.

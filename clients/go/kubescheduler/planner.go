@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -127,22 +128,12 @@ func (l *planner) ask(ctx context.Context, question *question) (*kubernetesv1.Pl
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for {
-		answer, err := question.put(ctx, l.service)
-		var failure *client.Error
-		if err == nil || !errors.As(err, &failure) || len(failure.Violations) == 0 {
-			return answer, err
-		}
-		refused := question.without(failure.Violations)
-		if len(refused) == 0 {
-			return nil, err
-		}
+	answer, refused, err := question.settle(ctx, l.service)
+	if len(refused) > 0 {
 		l.plugin.state.refuse(refused)
 		l.tell(l.plugin.state.waitingOf(refused))
-		if len(question.gangs) == 0 {
-			return &kubernetesv1.PlaceObjectsResponse{}, nil
-		}
 	}
+	return answer, err
 }
 
 // letGo hands gangs that waited too long for an answer to the scheduler.
@@ -250,12 +241,11 @@ type askedGang struct {
 }
 
 // An entry is one object that is sent. A gang or a node that cannot be described without it is left
-// out with it. An entry that does not change the answer is left out alone.
+// out with it; gangs that name another object, such as their queue, then wait for it.
 type entry struct {
 	client.Object
-	gang    key
-	node    string
-	isSpare bool
+	gang key
+	node string
 }
 
 // waiting are the pods that want nodes.
@@ -281,12 +271,35 @@ func (q *question) put(ctx context.Context, service asker) (*kubernetesv1.PlaceO
 	})
 }
 
-// without leaves out what the service refused, and returns the gangs among it with the fault. Where
-// the fault is a running pod's, its node goes: what is free there is not known.
-func (q *question) without(violations []client.Violation) map[key]string {
-	refused := map[key]string{}
+// settle asks until nothing is left that the service refuses: an object that cannot be read must not
+// stop the others. It returns the gangs that it left out, and why, also with an error.
+func (q *question) settle(ctx context.Context, service asker) (*kubernetesv1.PlaceObjectsResponse, map[key]string, error) {
+	all := map[key]string{}
+	for {
+		answer, err := q.put(ctx, service)
+		var failure *client.Error
+		if err == nil || !errors.As(err, &failure) || len(failure.Violations) == 0 {
+			return answer, all, err
+		}
+		refused, isLess := q.without(failure.Violations)
+		maps.Copy(all, refused)
+		switch {
+		case !isLess:
+			return nil, all, err
+		case len(q.gangs) == 0:
+			return &kubernetesv1.PlaceObjectsResponse{}, all, nil
+		}
+		klog.FromContext(ctx).Error(err, "the placement service refuses a part of the question; it is left out", "gangs", len(refused))
+	}
+}
+
+// without leaves out what the service refused, and returns the gangs among it with the fault, and
+// whether anything went. Where the fault is of what runs on a node, or is kept there, the node goes:
+// what is free there is not known. With a base go the gangs that scale it.
+func (q *question) without(violations []client.Violation) (refused map[key]string, isLess bool) {
+	refused = map[key]string{}
 	nodes := map[string]bool{}
-	spare := map[client.ObjectKey]bool{}
+	others := map[client.ObjectKey]bool{}
 	entries := len(q.entries)
 	for _, one := range violations {
 		at, isKnown := q.find(one.Field)
@@ -296,18 +309,26 @@ func (q *question) without(violations []client.Violation) map[key]string {
 			refused[at.gang] = one.Field + ": " + one.Description
 		case at.node != "":
 			nodes[at.node] = true
-		case at.isSpare:
-			spare[at.Key] = true
+		default:
+			others[at.Key] = true
+			for _, scaled := range q.gangs {
+				if at.Key.Kind == podGangKind["kind"] && scaled.scales(key{Namespace: at.Key.Namespace, Name: at.Key.Name}) {
+					refused[scaled.key] = one.Field + ": " + one.Description
+				}
+			}
 		}
 	}
 	q.gangs = slices.DeleteFunc(q.gangs, func(one askedGang) bool { return refused[one.key] != "" })
 	q.entries = slices.DeleteFunc(q.entries, func(one entry) bool {
-		return refused[one.gang] != "" || (one.node != "" && nodes[one.node]) || spare[one.Key]
+		return refused[one.gang] != "" || (one.node != "" && nodes[one.node]) || others[one.Key]
 	})
-	if len(refused) == 0 && len(q.entries) < entries {
-		refused[key{}] = "" // No gangs went, but something did: worth another try.
-	}
-	return refused
+	return refused, len(q.entries) < entries
+}
+
+// scales says whether a gang scales out this one.
+func (g askedGang) scales(base key) bool {
+	return g.key.Namespace == base.Namespace &&
+		slices.ContainsFunc(g.waiting, func(pod *v1.Pod) bool { return pod.Labels[baseLabel] == base.Name })
 }
 
 // find is the entry that a field of a violation is about: "objects[Pod ml/a]...", or of what
@@ -319,13 +340,13 @@ func (q *question) find(field string) (entry, bool) {
 		return entry{}, false
 	}
 	if of == "gangs" {
-		index := slices.IndexFunc(q.gangs, func(one askedGang) bool {
-			return name == "namespaces/"+one.key.Namespace+"/podgangs/"+one.key.Name
+		index := slices.IndexFunc(q.entries, func(one entry) bool {
+			return one.Key.Kind == podGangKind["kind"] && name == "namespaces/"+one.Key.Namespace+"/podgangs/"+one.Key.Name
 		})
 		if index < 0 {
 			return entry{}, false
 		}
-		return entry{gang: q.gangs[index].key}, true
+		return q.entries[index], true
 	}
 	index := slices.IndexFunc(q.entries, func(one entry) bool {
 		switch of {

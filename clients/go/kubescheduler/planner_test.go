@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -117,7 +118,7 @@ func TestAGangThatIsWrongIsLeftOutWithItsPods(t *testing.T) {
 	} {
 		t.Run(field, func(t *testing.T) {
 			q := asked(t)
-			refused := q.without([]client.Violation{{Field: field, Description: "is wrong"}})
+			refused, _ := q.without([]client.Violation{{Field: field, Description: "is wrong"}})
 			if fault := refused[key{Namespace: "ml", Name: "g"}]; len(refused) != 1 || !strings.Contains(fault, "is wrong") {
 				t.Fatalf("got %v", refused)
 			}
@@ -133,7 +134,7 @@ func TestANodeWithWhatIsWrongThereIsLeftOut(t *testing.T) {
 	for _, field := range []string{"objects[Node n1].status", "objects[Pod ml/r].spec", "snapshot.nodes[nodes/n1].labels", "snapshot.pods[namespaces/ml/pods/r]"} {
 		t.Run(field, func(t *testing.T) {
 			q := asked(t)
-			if refused := q.without([]client.Violation{{Field: field}}); len(refused) == 0 {
+			if refused, isLess := q.without([]client.Violation{{Field: field}}); len(refused) > 0 || !isLess {
 				t.Fatal("nobody is asked again")
 			}
 			if got := kinds(t, q); slices.Contains(got, "Node n1") || slices.Contains(got, "Pod r") || len(q.gangs) != 2 {
@@ -143,26 +144,60 @@ func TestANodeWithWhatIsWrongThereIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestADisruptionBudgetThatIsWrongGoesAlone(t *testing.T) {
-	q := &question{}
-	budget := &policyv1.PodDisruptionBudget{
-		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: disruptionBudget}, ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "most"},
+func further(kind, name string, status map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": kind, "metadata": map[string]any{"name": name, "uid": kind + name}, "status": status,
+	}}
+}
+
+// One queue that cannot be read must not leave all gangs to the scheduler.
+func TestAnObjectThatIsWrongGoesWithTheNodeThatIsNotKnownWithoutIt(t *testing.T) {
+	around := []metav1.Object{
+		&policyv1.PodDisruptionBudget{
+			TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "most", UID: "most"},
+		},
+		further("Queue", "team", nil),
+		further("Reservation", "held", map[string]any{"nodeName": "n0"}),
+		further("Device", "n1", nil),
 	}
-	if err := newEncoder().encode(q, []*v1.Node{node("n0")}, nil, []metav1.Object{budget}); err != nil {
-		t.Fatal(err)
+	for field, gone := range map[string][]string{
+		"objects[PodDisruptionBudget ml/most].spec.maxUnavailable": {"PodDisruptionBudget most"},
+		"objects[Queue team].spec.resources":                       {"Queue team"},
+		"objects[Reservation held].spec":                           {"Node n0", "Reservation held"},
+		"objects[Device n1].spec":                                  {"Node n1", "Device n1"},
+	} {
+		q := &question{}
+		if err := newEncoder().encode(q, []*v1.Node{node("n0"), node("n1")}, nil, around); err != nil {
+			t.Fatal(err)
+		}
+		want := slices.DeleteFunc(kinds(t, q), func(one string) bool { return slices.Contains(gone, one) })
+		if _, isLess := q.without([]client.Violation{{Field: field}}); !isLess || !slices.Equal(kinds(t, q), want) {
+			t.Errorf("%s: got %v; want %v", field, kinds(t, q), want)
+		}
 	}
-	if want := []string{"Node n0", "PodDisruptionBudget most"}; !slices.Equal(kinds(t, q), want) {
-		t.Fatalf("got %v", kinds(t, q))
-	}
-	refused := q.without([]client.Violation{{Field: "objects[PodDisruptionBudget ml/most].spec.maxUnavailable"}})
-	if got := kinds(t, q); len(refused) == 0 || !slices.Equal(got, []string{"Node n0"}) {
-		t.Fatalf("got %v, %v", refused, got)
+}
+
+func TestWithABaseThatIsWrongGoTheGangsThatScaleIt(t *testing.T) {
+	for _, field := range []string{"objects[PodGang ml/base].spec", "gangs[namespaces/ml/podgangs/base].groups"} {
+		q := asked(t)
+		q.gangs[0].waiting[0].Labels = map[string]string{baseLabel: "base"}
+		base := shape{}.podGang(key{Namespace: "ml", Name: "base"}, metav1.Time{})
+		if err := q.add(base, key{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		refused, isLess := q.without([]client.Violation{{Field: field, Description: "is wrong"}})
+		if refused[key{Namespace: "ml", Name: "g"}] == "" || len(refused) != 1 || !isLess {
+			t.Fatalf("got %v", refused)
+		}
+		if want := []string{"Node n0", "Node n1", "Pod r", "Pod x", "PodGang h"}; !slices.Equal(kinds(t, q), want) {
+			t.Fatalf("got %v", kinds(t, q))
+		}
 	}
 }
 
 func TestAFaultThatBelongsToNothingEndsTheQuestion(t *testing.T) {
 	for _, field := range []string{"time_limit", "objects[99]", "gangs[99]", "objects[", "objects[Node x]", "snapshot.nodes[nodes/x]"} {
-		if refused := asked(t).without([]client.Violation{{Field: field}}); len(refused) != 0 {
+		if refused, isLess := asked(t).without([]client.Violation{{Field: field}}); len(refused) != 0 || isLess {
 			t.Errorf("%s: got %v", field, refused)
 		}
 	}

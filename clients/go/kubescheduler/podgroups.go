@@ -242,14 +242,11 @@ func (p *PodGroups) ask(
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.args.Timeout.Duration)
 	defer cancel()
-	response, err := q.put(ctx, p.service)
+	response, refused, err := q.settle(ctx, p.service)
 	answer := &podGroupAnswer{pods: fingerprint(waiting), at: p.now()}
-	var failure *client.Error
-	if errors.As(err, &failure) && len(failure.Violations) > 0 {
-		if refused := q.without(failure.Violations); refused[of] != "" {
-			answer.message = "the placement service refuses the gang: " + refused[of]
-			return answer, nil
-		}
+	if fault := refused[of]; fault != "" {
+		answer.message = "the placement service refuses the gang: " + fault
+		return answer, nil
 	}
 	if err != nil {
 		return nil, err

@@ -14,8 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-const disruptionBudget = "PodDisruptionBudget"
-
 // surroundings are what pods refer to: volumes, namespaces and devices, of which only what the
 // waiting pods need is sent, and disruption budgets. kube-scheduler watches them anyway.
 type surroundings struct {
@@ -67,7 +65,7 @@ func (s surroundings) budgets() ([]metav1.Object, error) {
 	objects := make([]metav1.Object, 0, len(found))
 	for _, one := range found {
 		copied := *one
-		objects = append(objects, described(&copied, &copied.TypeMeta, &copied.ObjectMeta, policyv1.SchemeGroupVersion.String(), disruptionBudget))
+		objects = append(objects, described(&copied, &copied.TypeMeta, &copied.ObjectMeta, policyv1.SchemeGroupVersion.String(), "PodDisruptionBudget"))
 	}
 	return objects, err
 }
