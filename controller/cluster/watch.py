@@ -27,6 +27,8 @@ _SHORTEST = 0.2
 _LONGEST = 15.0
 #: Seconds; a watch that ends sooner, without any event, is broken.
 _BRIEF = 1.0
+#: So many broken ones in a row, and only lists show what there is.
+_MANY = 3
 #: Seconds; where a watch keeps its history for longer, losing it is no habit.
 _LASTING = 60.0
 
@@ -191,7 +193,7 @@ class Watcher:
                 wanted = self._relist
         if revision == began and lasted < _BRIEF and not wanted:
             # With some proxy in between, asking again at once would repeat without end.
-            raise _Broken(ApiError(0, "the watch ended as it began"), revision)
+            raise _Broken(ApiError(0, "the watch ended as it began"), revision, told=False)
         self._failures = 0
         return revision
 
@@ -208,8 +210,9 @@ class Watcher:
 
     def _recover(self, error: ApiError, revision: str) -> str:
         """Waits as the error demands; returns where to go on, empty for a new list."""
+        silent = False
         if isinstance(error, _Broken):
-            revision = error.revision
+            revision, silent = error.revision, not error.told
         # A list that succeeds does not count: if its version were lost at once each time,
         # everything would be listed without end.
         self._failures += 1
@@ -219,6 +222,9 @@ class Watcher:
             self._losses += 1
             count = max(count, self._losses)
         todo = after(error, count, absent_poll=self._absent_poll, jitter=self._jitter())
+        if silent and count >= _MANY:
+            # Nothing may ever come on it: a list now and then shows what there is.
+            todo = Next(Action.RELIST, todo.seconds)
         kind = self._resource.kind
         # An outage is said at its beginning, and ever less often while it lasts.
         is_power_of_two = count & (count - 1) == 0
@@ -247,8 +253,10 @@ class Watcher:
 class _Broken(ApiError):
     """A watch that broke, and how far it had come."""
 
-    def __init__(self, error: ApiError, revision: str) -> None:
+    def __init__(self, error: ApiError, revision: str, *, told: bool = True) -> None:
+        """With `told` it broke with an error; else it ended without a word."""
         super().__init__(
             error.status, error.message, reason=error.reason, retry_after=error.retry_after
         )
         self.revision = revision
+        self.told = told

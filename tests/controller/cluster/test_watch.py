@@ -154,8 +154,15 @@ def test_watches_that_fail_at_once_are_not_opened_without_end(watch: Callable[[]
         assert time.monotonic() - started >= 0.1
 
 
-def test_a_kind_that_may_be_listed_and_not_watched_is_listed_now_and_then() -> None:
-    with watching(Server(lambda: refuse(403))) as (_, cache):
+@pytest.mark.parametrize(
+    "watch",
+    [
+        pytest.param(lambda: refuse(403), id="may be listed and not watched"),
+        pytest.param(lambda: Silence(ended=True), id="every watch ends at once"),
+    ],
+)
+def test_a_kind_that_cannot_be_watched_is_listed_now_and_then(watch: Callable[[], Any]) -> None:
+    with watching(Server(watch)) as (_, cache):
         wait_until(lambda: ("", "n3") in cache.view().nodes, "it knows what there is now")
 
 
