@@ -308,7 +308,8 @@ class Cycle:
         longest = self._options.time_limit
         limit = min(longest, max(0.5, longest / 2**self._overtaken))
         request.time_limit.FromNanoseconds(round(limit * 1e9))
-        request.policy.CopyFrom(self._options.policy)
+        # What of resource claims is a GPU, the translation has said.
+        request.policy.MergeFrom(self._options.policy)
         if self._evicts_nobody:
             request.policy.ClearField("eviction")
         request.label = f"cycle at revision {view.revision}"

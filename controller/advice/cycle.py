@@ -216,7 +216,8 @@ class AdviceCycle:
     ) -> None:
         self._heartbeat.step(Step.ASK)
         message = request.request
-        message.policy.CopyFrom(self._options.policy)
+        # What of resource claims is a GPU, the translation has said.
+        message.policy.MergeFrom(self._options.policy)
         message.time_limit.FromNanoseconds(round(self._options.time_limit * 1e9))
         message.label = f"advice at revision {objects.revision}"
         history = GangHistory(half_bound_limit=0.0, waiting_notice=0.0)

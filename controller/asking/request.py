@@ -110,10 +110,10 @@ def build_query(
     for key in sent:
         _prefer_nodes_before(by_key[key], view.vacated_nodes.get(key, ()), view)
     request = v1.ComputePlacementRequest(
-        gangs=[by_key[key] for key in sent], snapshot=message.snapshot
+        gangs=[by_key[key] for key in sent], snapshot=message.snapshot, policy=message.policy
     )
     count_left_out(
-        request.snapshot,
+        request,
         (gang for gang in message.gangs if key_of_resource(gang.name) not in sent),
     )
     request.snapshot.revision = str(view.revision)
@@ -175,9 +175,7 @@ def without(query: Query, error: InvalidRequestError) -> Query | None:
         del request.snapshot.nodes[index]
     del request.gangs[:]
     request.gangs.extend(gang for gang in left if key_of_resource(gang.name) not in refused)
-    count_left_out(
-        request.snapshot, (gang for gang in sent if key_of_resource(gang.name) in refused)
-    )
+    count_left_out(request, (gang for gang in sent if key_of_resource(gang.name) in refused))
     asked = tuple(key for key in query.asked if key not in refused)
     return Query(request, asked, query.bases, refused, left_out)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,6 +22,7 @@ from controller.runtime.metrics import Metrics
 from placement import v1
 from placement.cluster import ApiError
 from placement.errors import PlacementError
+from placement.resources import Resource
 from tests.controller.bodies import OURS, pod
 from tests.kubernetes import build
 
@@ -64,11 +65,18 @@ class Setting:
     """A cycle with all that it calls; `answer` is what the service does."""
 
     def __init__(
-        self, pool: ThreadPoolExecutor, *, evictions: Evictions | None = None, **options: Any
+        self,
+        pool: ThreadPoolExecutor,
+        *,
+        evictions: Evictions | None = None,
+        others: Sequence[Resource] = (),
+        **options: Any,
     ) -> None:
-        self.cache = ClusterCache(OURS)
+        self.cache = ClusterCache(OURS, others=others)
         for kind in KINDS:
             self.cache.replace(kind, [])
+        for other in others:
+            self.cache.of(other).replace(other.kind, [])
         self.clock, self.lease, self.server, self.metrics = Clock(), Lease(), Server(), Metrics()
         self.authority = Authority(self.lease)
         self.asked: list[v1.ComputePlacementRequest] = []

@@ -11,12 +11,13 @@ from placement.kubernetes.queue_use import count_left_out
 GIB = 1 << 30
 
 
-def snapshot(*sizes: int, **used: int) -> v1.ClusterSnapshot:
+def request(*sizes: int, **used: int) -> v1.ComputePlacementRequest:
     """A queue of GPUs, and a node for each size of devices in GiB; 0 is not known."""
-    return v1.ClusterSnapshot(
+    snapshot = v1.ClusterSnapshot(
         nodes=[v1.Node(devices=[v1.Device(memory_bytes=size * GIB)]) for size in sizes],
         queues=[v1.Queue(name="queues/q", limit={"gpus": 8}, used=used)],
     )
+    return v1.ComputePlacementRequest(snapshot=snapshot)
 
 
 def runs(template: v1.PodTemplate, pods: int = 1) -> v1.PodGang:
@@ -60,12 +61,19 @@ TAKES = {
 
 @pytest.mark.parametrize(("template", "want"), TAKES.values(), ids=TAKES)
 def test_a_pod_takes_of_its_queue(template: v1.PodTemplate, want: dict[str, int]) -> None:
-    there = snapshot(80, 0, 40)
+    there = request(80, 0, 40)
     count_left_out(there, [runs(template)])
-    assert there.queues[0].used == want
+    assert there.snapshot.queues[0].used == want
 
 
 def test_parts_of_gpus_add_up_to_whole_ones() -> None:
-    there = snapshot(gpus=1, milligpus=600)
+    there = request(gpus=1, milligpus=600)
     count_left_out(there, [runs(asks(compute_milli=200), pods=2)])
-    assert there.queues[0].used == {"gpus": 2, "milligpus": 0}
+    assert there.snapshot.queues[0].used == {"gpus": 2, "milligpus": 0}
+
+
+def test_gpus_are_those_that_the_policy_names() -> None:
+    there = request()
+    there.policy.gpu_resources.append("example.com/nic")
+    count_left_out(there, [runs(extended(nvidia=1, nic=7))])
+    assert there.snapshot.queues[0].used == {"gpus": 7}

@@ -348,6 +348,20 @@ def test_without_any_queue_in_the_input_it_is_said_and_not_checked() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "resource", ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "nvidia.com/mig-1g.10gb"]
+)
+def test_gpus_of_all_names_that_run_outside_gangs_are_in_use(resource: str) -> None:
+    lone = pod(
+        "lone",
+        labels={"kai.scheduler/queue": "q"},
+        nodeName="n1",
+        containers=[container(**{resource: "2"})],
+    )
+    found = queues(node("n1"), kai_queue("q", limit=8), lone)
+    assert found["q"].used["gpus"] == 2
+
+
 def test_what_runs_outside_gangs_is_in_use_and_members_are_not_counted_twice() -> None:
     label = {"kai.scheduler/queue": "q"}
     found = queues(

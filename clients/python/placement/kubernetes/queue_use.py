@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
-from typing import Final
 
 from placement import v1
 from placement.kubernetes.gang_messages import gang_labels
@@ -14,11 +13,9 @@ from placement.kubernetes.kueue.use import held_quotas
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.pods.preemption import says_preemptible
-from placement.kubernetes.pods.shares import GPU_RESOURCES
+from placement.kubernetes.pods.shares import GPU_RESOURCES, gpus_in
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.queues import GPUS, MILLIGPUS, WHOLE, Queues
-
-_MIG: Final = "nvidia.com/mig-"
 
 
 def count_use(
@@ -28,11 +25,12 @@ def count_use(
     members: Mapping[Key, Pod],
     workloads: Iterable[Object],
     cluster_queues: KueueQueues,
+    gpu_resources: Collection[str],
     problems: list[Problem],
 ) -> None:
     """A pod that is being deleted is in no gang, and counts in the queue until it is gone.
 
-    `workloads` and `cluster_queues` are Kueue's.
+    `workloads` and `cluster_queues` are Kueue's, `gpu_resources` the names of GPUs.
     """
     if not queues:
         return
@@ -49,20 +47,23 @@ def count_use(
             preemptible = None if gang is None else gang.preemptible
             if preemptible is None:
                 preemptible = says_preemptible(said) is not False
-            queues.count(queue, pod.queue_amounts, preemptible=preemptible)
+            queues.count(queue, pod.queue_amounts(gpu_resources), preemptible=preemptible)
             counted.add(pod.key)
-    for queue, amounts in held_quotas(workloads, cluster_queues, pods, counted, problems):
+    for queue, amounts in held_quotas(
+        workloads, cluster_queues, pods, counted, gpu_resources, problems
+    ):
         queues.count(queue, amounts, preemptible=True)
 
 
-def count_left_out(snapshot: v1.ClusterSnapshot, gangs: Iterable[v1.PodGang]) -> None:
+def count_left_out(request: v1.ComputePlacementRequest, gangs: Iterable[v1.PodGang]) -> None:
     """Counts what runs of gangs that were read and are not part of the request: as such they would
     count by themselves.
     """
-    queues = {queue.name: queue for queue in snapshot.queues}
+    queues = {queue.name: queue for queue in request.snapshot.queues}
     if not queues:
         return
-    memory = _least_memory(snapshot)
+    gpus = frozenset(request.policy.gpu_resources or GPU_RESOURCES)
+    memory = _least_memory(request.snapshot)
     counted = {name for queue in queues.values() for name in (*queue.limit, *queue.guaranteed)}
     for gang in gangs:
         queue = queues.get(gang.queue)
@@ -70,7 +71,7 @@ def count_left_out(snapshot: v1.ClusterSnapshot, gangs: Iterable[v1.PodGang]) ->
             continue
         amounts = Counter[str]()
         for pods in (one for group in gang.groups for one in group.pod_sets):
-            for resource, amount in _amounts(pods.template, memory).items():
+            for resource, amount in _amounts(pods.template, gpus, memory).items():
                 amounts[resource] += amount * len(pods.bound_pods)
         for use in (queue.used, queue.used_not_preemptible)[: 1 + gang.not_preemptible]:
             _add(use, amounts, counted)
@@ -82,14 +83,14 @@ def _least_memory(snapshot: v1.ClusterSnapshot) -> int:
     return min((d.memory_bytes for d in devices if d.memory_bytes), default=0)
 
 
-def _amounts(template: v1.PodTemplate, memory: int) -> dict[str, int]:
-    """What a pod takes of its queue, GPUs in thousandths, as the service counts it: a share in
-    bytes as one of the smallest device, which has this `memory`; of a whole one where that is 0.
+def _amounts(template: v1.PodTemplate, names: Collection[str], memory: int) -> dict[str, int]:
+    """What a pod takes of its queue, GPUs (of these `names`) in thousandths, as the service counts
+    it: a share in bytes as one of the smallest device, which has this `memory`; of a whole one
+    where that is 0.
     """
     needs, share = template.requests, template.device_share
     amounts = dict(needs.extended)
-    whole = (n for r, n in amounts.items() if r in GPU_RESOURCES or r.startswith(_MIG))
-    gpus = sum(whole) * WHOLE
+    gpus = gpus_in(amounts, names) * WHOLE
     if template.HasField("device_share"):
         part = max(share.compute_milli, share.memory_milli)
         if share.memory_bytes:

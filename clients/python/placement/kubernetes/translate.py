@@ -137,7 +137,8 @@ def translate(
     members = {pod.key: pod for gang in gangs for pod in gang.members(pods) if gang.has_home(pod)}
     waiting = [pod for pod in members.values() if pod.waits]
     workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
-    count_use(queues, gangs, pods, members, workloads, kueue.queues, problems)
+    gpu_resources = (*GPU_RESOURCES, *claims.gpus)
+    count_use(queues, gangs, pods, members, workloads, kueue.queues, gpu_resources, problems)
     devices = Devices(
         read_devices(objects.of_kind(kinds.DEVICES), problems),
         everywhere=any(pod.needs.share is not None for pod in waiting),
@@ -178,7 +179,7 @@ def translate(
         snapshot.as_of.FromDatetime(moment)
     request = v1.ComputePlacementRequest(snapshot=snapshot, gangs=messages)
     if claims.gpus:
-        request.policy.gpu_resources.extend((*GPU_RESOURCES, *claims.gpus))
+        request.policy.gpu_resources.extend(gpu_resources)
     told = tuple(dict.fromkeys(warnings))
     return Translation(request, told, _parts(gangs), devices.groups, paths.own)
 

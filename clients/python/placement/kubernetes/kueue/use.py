@@ -5,7 +5,7 @@ pods run already.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from placement.kubernetes.kueue.queues import KueueQueues, quota_of
@@ -34,10 +34,11 @@ def held_quotas(
     queues: KueueQueues,
     pods: Mapping[Key, Pod],
     counted: Iterable[Key],
+    gpu_resources: Collection[str],
     problems: list[Problem],
 ) -> list[tuple[str, Amounts]]:
     """Queue and amounts for each Workload that has quota, without what pods of it that are
-    `counted` already ask for.
+    `counted` already ask for; `gpu_resources` are the names of GPUs.
     """
     found: list[tuple[str, Amounts]] = []
     by_name: dict[Key, list[Pod]] | None = None
@@ -51,7 +52,7 @@ def held_quotas(
             by_name = _by_name(pods[key] for key in counted if key in pods)
         known: Counter[str] = Counter()
         for pod in {pod.key: pod for name in _names(one) for pod in by_name.get(name, ())}.values():
-            known.update(pod.queue_amounts)
+            known.update(pod.queue_amounts(gpu_resources))
         for queue, amounts in held:
             found.append((queue, amounts - known))
             known -= amounts

@@ -12,7 +12,7 @@ Koordinator: the resources ``koordinator.sh/gpu`` (compute and memory), ``gpu-co
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
@@ -22,6 +22,9 @@ from placement import v1
 GPU: Final = "nvidia.com/gpu"
 #: Resources that are GPUs unless a policy says otherwise.
 GPU_RESOURCES: Final = (GPU, "amd.com/gpu", "gpu.intel.com/xe")
+
+#: MIG devices, each of which counts as a GPU.
+_MIG: Final = "nvidia.com/mig-"
 
 FRACTION: Final = "gpu-fraction"
 MEMORY: Final = "gpu-memory"
@@ -72,6 +75,11 @@ class GpuRequest(NamedTuple):
     requests: Mapping[str, int]
     share: Share | None = None
     unsupported: tuple[str, ...] = ()
+
+
+def gpus_in(requests: Mapping[str, int], names: Collection[str]) -> int:
+    """Whole GPUs of these names, and MIG devices."""
+    return sum(n for name, n in requests.items() if name in names or name.startswith(_MIG))
 
 
 def read_shares(requests: Mapping[str, int], annotations: Mapping[str, str]) -> GpuRequest:
