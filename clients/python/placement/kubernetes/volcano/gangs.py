@@ -4,7 +4,8 @@
 - A hard network topology is required packing at the highest tier that it allows, a soft one
   preferred.
 - A PodGroup's pods name it in an annotation. With a minimum for each task the tasks are
-  groups; otherwise all pods are one group. The same holds for the tasks of a Job.
+  groups; otherwise all pods are one group. The same holds for the tasks of a Job. A minimum for
+  all that is above those of the tasks raises them (`minimums`).
 - A PodGroup or a Job names its queue; see `queues`.
 - A gang is not preemptible when it or a pod of it says so, in an annotation or else in a label.
 """
@@ -25,6 +26,7 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.values.selectors import read_selector
 from placement.kubernetes.values.times import is_deleted, read_time
+from placement.kubernetes.volcano.minimums import raised
 from placement.kubernetes.volcano.queues import VolcanoQueues
 from placement.kubernetes.workloads.made_volumes import Volume, volume, with_volumes
 from placement.kubernetes.workloads.workloads import (
@@ -159,6 +161,12 @@ def make_jobs(
         required, preferred = _levels(spec, unsupported)
         of_tasks = sum(role.minimum for role in roles)
         least = spec.get("minAvailable").integer(of_tasks, least=0)
+        minimums = raised([role.minimum for role in roles], [role.count for role in roles], least)
+        if minimums is None:
+            unsupported.append(f"{spec.get('minAvailable').path} above that of its tasks")
+        else:
+            pairs = zip(roles, minimums, strict=True)
+            roles = [replace(role, minimum=minimum) for role, minimum in pairs]
         terms = Terms(
             required,
             preferred,
@@ -212,7 +220,7 @@ def read_volcano_gangs(
         gangs.append(
             Gang(
                 object=one,
-                groups=_groups(spec, own),
+                groups=_groups(spec, own, unsupported),
                 scopes=(scope,) if required or preferred else (),
                 priority_class=spec.get("priorityClassName").text(),
                 queue=queue,
@@ -257,7 +265,7 @@ def _preemptible(said: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) ->
     return None if all(word in _TRUE for word in words) else False
 
 
-def _groups(spec: At, pods: list[Pod]) -> tuple[Group, ...]:
+def _groups(spec: At, pods: list[Pod], unsupported: list[str]) -> tuple[Group, ...]:
     whole = spec.get("minMember").integer(1, least=0)
     told = spec.get("minTaskMember")
     minimums = {
@@ -270,6 +278,11 @@ def _groups(spec: At, pods: list[Pod]) -> tuple[Group, ...]:
     by_task: dict[str, list[Key]] = {task: [] for task in minimums}
     for pod in pods:
         by_task.setdefault(pod.annotations.get(_TASK, ""), []).append(pod.key)
+    least = [minimums.get(task, 0) for task in by_task]
+    enough = raised(least, [len(keys) for keys in by_task.values()], whole)
+    if enough is None:
+        unsupported.append(f"{spec.get('minMember').path} above the sum of minTaskMember")
     return tuple(
-        Group(task or "pods", minimums.get(task, 0), tuple(keys)) for task, keys in by_task.items()
+        Group(task or "pods", minimum, tuple(keys))
+        for (task, keys), minimum in zip(by_task.items(), enough or least, strict=True)
     )
