@@ -245,12 +245,42 @@ def test_a_gang_needs_room_outside_what_is_freed(client: PlacementClient) -> Non
     assert (list(found.moves), found.pods.impossible) == ([], True)
 
 
+def test_a_node_that_is_overbooked_takes_nothing_from_others(client: PlacementClient) -> None:
+    nodes = [node("a", rack="r1"), node("b", rack="r2", used=12), node("c", rack="r3", used=4)]
+    [move] = freed(nodes, [gang("one", 0, gpus=4, on=["a"])], client).moves
+    assert (move.from_node, move.to_node) == ("nodes/a", "nodes/c")
+
+
+def test_a_gang_that_moves_may_hold_less_elsewhere(client: PlacementClient) -> None:
+    """ "more" has eight GPUs on node b and asks for four, so there is room for both."""
+    more = gang("more", 0, gpus=4, on=["b"])
+    more.groups[0].pod_sets[0].bound_pods[0].held.extended[GPU] = 8
+    nodes = [node("a", rack="r1"), node("b", rack="r2", gpus=9, used=5)]
+    nodes.append(node("c", rack="r3", used=4))
+    found = freed(nodes, [gang("large", 0, gpus=8, on=["a"]), more], client)
+    assert [(m.from_node, m.to_node) for m in found.moves] == [
+        ("nodes/b", "nodes/c"),
+        ("nodes/a", "nodes/b"),
+    ]
+
+
 def test_extras_of_a_gang_that_leaves_are_no_further_moves(client: PlacementClient) -> None:
     """Each other node has room for one of its three pods, but one of these holds its own still."""
     gangs = [gang("two", 0, gpus=4, minimum=2, on=["a", "a", "b"])]
     nodes = [node("a", rack="r1"), *(node(name, rack=name, used=1) for name in "bcd")]
     found = freed(nodes, gangs, client)
     assert (list(found.moves), found.pods.impossible) == ([], True)
+
+
+def test_a_gang_comes_where_another_one_that_leaves_was(client: PlacementClient) -> None:
+    """The pair needs all of node d, though the urgent one would come first."""
+    gangs = [gang("urgent", 0, gpus=4, on=["b"], priority=1), gang("pair", 0, gpus=4, on="ac")]
+    nodes = [node("a", rack="r1", gpus=4), node("b", rack="r1", gpus=4)]
+    nodes += [node("c", rack="c", gpus=5, used=1), node("d", rack="d", gpus=9, used=1)]
+    found = freed(nodes, gangs, client)
+    assert found.freed == ["r1"]
+    assert pods(found) == (3, 3)
+    assert found.moves[-1].to_node == "nodes/c"
 
 
 def test_that_a_gang_finds_no_room_at_once_is_a_bound(client: PlacementClient) -> None:
