@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,42 +9,13 @@ import pytest
 
 from placement_service.entities.devices import Device
 from placement_service.entities.eviction import EvictionPolicy
-from placement_service.entities.placement import Reason, ReasonCode
+from placement_service.entities.placement import ReasonCode
 from placement_service.entities.queues import GPUS
-from placement_service.entities.request import HOSTNAME, ExtrasPolicy, Policy
+from placement_service.entities.request import ExtrasPolicy
 from placement_service.entities.reservations import ReservationSelector
-from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.eviction import ruled_pods
-from placement_service.formulation.formulate import formulate
-from placement_service.formulation.named_plan import name_plan
-from placement_service.formulation.objective import to_solution
-from placement_service.formulation.plan import home_plan
-from placement_service.formulation.prepare import prepare
-from placement_service.heuristic.first_answer import first_answer
-from placement_service.judge.score import score
 from tests.scenario import NOW, Group, Scenario, near, spread
-
-
-def ask(
-    scenario: Scenario,
-    eviction: EvictionPolicy,
-    *,
-    nothing_goes: bool = False,
-    extras: ExtrasPolicy = ExtrasPolicy.AFTER_MINIMUMS,
-    of: str = "urgent",
-) -> tuple[Reason, ...]:
-    """Why a gang waits in the first answer, or where nothing goes."""
-    asked, policy = scenario.snapshot(), Policy(eviction=eviction, extras=extras)
-    prepared = prepare(asked, policy)
-    problem = formulate(asked, policy, prepared)
-    solution = first_answer(problem)
-    if nothing_goes:
-        solution = to_solution(problem, home_plan(problem))
-    plan = name_plan(asked, policy, prepared, solution.assignments)
-    result = score(asked, policy, plan.bindings, plan.evictions)
-    reasons = explain(prepared.snapshot, problem, solution, result, asked=asked, deadline=math.inf)
-    found = zip(asked.gangs, reasons, strict=True)
-    return next(r for g, r in found if g.name.endswith(f"/{of}"))
+from tests.service.explain.protected import ask, old
 
 
 def preempt(scenario: Scenario) -> list[str]:
@@ -53,11 +23,6 @@ def preempt(scenario: Scenario) -> list[str]:
     urgent = scenario.gang("urgent", pods=1, gpus=8, priority=100)
     reasons = ask(urgent, EvictionPolicy.PREEMPT)
     return [r.message for r in reasons if r.code is ReasonCode.OUTCOMPETED]
-
-
-def old(name: str = "old", *nodes: str, gpus: int = 8) -> Group:
-    """The group of a running gang with a pod on each of some nodes."""
-    return Group("w", gpus=gpus, told=nodes, labels={"app": name})
 
 
 FULL = Scenario("r1: x1=0/8")
@@ -288,42 +253,6 @@ def test_a_gang_that_cannot_be_moved_says_why(
         f"gang old (priority 0) has pods {said}, which are not moved; without it the gang would "
         "fit; its own priority is 0."
     )
-
-
-def test_a_gang_that_stays_for_another_reason_does_not_name_a_rule_that_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """No pod has room beside those of its ComputeDomain, nor beside those that it keeps away."""
-    monkeypatch.setattr(ruled_pods, "MOST_HOMES", 0)
-    scenario = Scenario("r1: x1=0/8 x2=0/8").node("x1", taints=["gpu"])
-    group = replace(old("old", "x1", gpus=8), away=(near(HOSTNAME, group="w"),))
-    group = replace(group, asks={"compute_domain": "ml/d"})
-    urgent = Group("w", pods=1, gpus=8, tolerate=("gpu",))
-    scenario = scenario.gang("old", group).gang("urgent", urgent)
-    *_, reason = ask(scenario, EvictionPolicy.REPACK)
-    assert "would not take it again" in reason.message
-
-
-def test_a_gang_on_a_node_that_would_not_take_it_again_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ruled_pods, "MOST_HOMES", 0)
-    scenario = Scenario("r1: x1=4/8 x2=4/4").node("x1", taints=["gpu"])
-    scenario = scenario.gang("old", old("old", "x1", gpus=4))
-    urgent = Group("w", pods=1, gpus=8, tolerate=("gpu",))
-    *_, reason = ask(scenario.gang("urgent", urgent), EvictionPolicy.REPACK)
-    assert reason.message == (
-        "gang old (priority 0) has 1 pod on a node that would not take it again; without it the "
-        "gang would fit; its own priority is 0."
-    )
-
-
-def test_a_gang_with_a_pod_on_a_closed_node_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ruled_pods, "MOST_HOMES", 1)
-    scenario = Scenario("r1: x1=4/8 x2=4/4 x3=0/4").node("x3", cordoned=True)
-    scenario = scenario.gang("old", old("old", "x1", "x3", gpus=4))
-    *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8), EvictionPolicy.REPACK)
-    assert "has 1 pod on a node that takes no new pods; without it" in reason.message
 
 
 @pytest.mark.parametrize("eviction", [EvictionPolicy.PREEMPT, EvictionPolicy.REPACK])
