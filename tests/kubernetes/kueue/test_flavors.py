@@ -82,8 +82,14 @@ def test_quota_that_a_workload_holds_is_used_in_its_flavor() -> None:
     }
     queue = cluster_queue(spot=8, own=8)
     assert queues_of(queue, held, workload("a", 4)) == {"a": "cq_own"}
-    sent = translated(*NODES, *FLAVORS, LOCAL, queue, held).request.snapshot.queues
-    assert {q.name: dict(q.used) for q in sent if q.used} == {"queues/cq_spot": {"gpus": 6}}
+    runs = pod(
+        "held-0", labels={"kueue.x-k8s.io/queue-name": "lq"}, nodeName="n-spot",
+        metadata={"annotations": {"kueue.x-k8s.io/workload": "held"}},
+        containers=[container(gpu="6")],
+    )  # fmt: skip
+    for more in ([], [runs]):
+        sent = translated(*NODES, *FLAVORS, LOCAL, queue, held, *more).request.snapshot.queues
+        assert {q.name: dict(q.used) for q in sent if q.used} == {"queues/cq_spot": {"gpus": 6}}
 
 
 def test_pods_take_flavors_whose_labels_they_select_and_whose_taints_they_tolerate() -> None:

@@ -9,7 +9,7 @@ from placement import v1
 from placement.kubernetes.gang_messages import gang_labels
 from placement.kubernetes.gangs import Gang, Key
 from placement.kubernetes.kueue.queues import KueueQueues
-from placement.kubernetes.kueue.use import held_quotas
+from placement.kubernetes.kueue.use import flavored_queues, held_quotas
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.pods.preemption import says_preemptible
@@ -36,13 +36,15 @@ def count_use(
         return
     leaving = {pod.key: gang for gang in gangs for pod in gang.members(pods) if pod.terminating}
     counted = {key for key, pod in members.items() if not pod.terminating}
-    for pod in pods.values():
-        if not pod.node or pod.key in counted:
-            continue
+    loose = [pod for pod in pods.values() if pod.node and pod.key not in counted]
+    flavored = flavored_queues(workloads, cluster_queues, loose)
+    for pod in loose:
         gang = leaving.get(pod.key)
         said = [pod.labels] if gang is None else [gang_labels(gang), pod.labels]
         naming = said if gang is None or not gang.pods_name_queues else [pod.labels]
-        queue = queues.of(pod.namespace, naming, "" if gang is None else gang.queue)
+        queue = flavored.get(pod.key)
+        if queue is None:
+            queue = queues.of(pod.namespace, naming, "" if gang is None else gang.queue)
         if queue:
             preemptible = None if gang is None else gang.preemptible
             if preemptible is None:

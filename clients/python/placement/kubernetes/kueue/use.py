@@ -29,6 +29,25 @@ _LABELS: Final = (
 )
 
 
+def flavored_queues(
+    workloads: Iterable[Object], queues: KueueQueues, pods: Iterable[Pod]
+) -> dict[Key, str]:
+    """The queue of the flavor that its Workload has, for pods of Workloads that have quota of one
+    which is told apart.
+    """
+    found: dict[Key, str] = {}
+    if not queues.told:
+        return found
+    by_name = _by_name(pods)
+    for one in workloads:
+        held = {queue for queue, _ in quotas_of(one, queues, {})}
+        if len(held) == 1:
+            (queue,) = held
+            keys = (pod.key for name in _names(one) for pod in by_name.get(name, ()))
+            found.update(dict.fromkeys(keys, queue))
+    return found
+
+
 def held_quotas(
     workloads: Iterable[Object],
     queues: KueueQueues,
