@@ -24,8 +24,6 @@ def post(model: DomainCounts, rule: Spread) -> None:
         model.cp.add(floor == 0)
     for at in np.flatnonzero(rule.eligible).tolist():
         model.cp.add(floor <= count(at))
-    for own in (0, 1):
-        carriers = rule.carriers & (rule.own == own)
-        for at, units in model.by_domain(rule.level, carriers).items():
-            there = presence(model.cp, counts(units), model.total_units())
-            model.cp.add(count(at) + own - floor <= rule.max_skew).only_enforce_if(there)
+    for at, units in model.by_domain(rule.level, rule.carriers).items():
+        there = presence(model.cp, counts(units), model.total_units())
+        model.cp.add(count(at) - floor <= rule.max_skew).only_enforce_if(there)

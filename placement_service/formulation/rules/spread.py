@@ -20,9 +20,9 @@ from placement_service.formulation.rules.protocol import NO_CEILING, Bundle, Rul
 class Spread(Rule):
     """In a domain with a carrier, counted pods are at most skew above the least.
 
-    `carriers[C]` carry the rule, `counted[C]` are counted. `base[D]` are the running pods
-    counted; `eligible[D]` the domains whose least counts; `floor_is_zero` when there are
-    fewer than the minimum of domains; `own[C]` is 1 for a carrier that does not count itself.
+    `carriers[C]` carry the rule, `counted[C]` are counted: a carrier that is not counts nowhere,
+    not even where it comes to itself. `base[D]` are the running pods counted; `eligible[D]` the
+    domains whose least counts; `floor_is_zero` when there are fewer than the minimum of domains.
     """
 
     carriers: Bools
@@ -31,28 +31,23 @@ class Spread(Rule):
     eligible: Bools
     max_skew: int
     floor_is_zero: bool
-    own: Ints
 
-    def tracked(self) -> tuple[Bools, Bools, Bools]:
-        own = self.own > 0
-        return (self.counted, self.carriers & ~own, self.carriers & own)
+    def tracked(self) -> tuple[Bools, Bools]:
+        return (self.counted, self.carriers)
 
     def open_domains(self, pods: Ints, pod_class: ClassIdx) -> Bools | None:
         if not (self.carriers[pod_class] or self.counted[pod_class]):
             return None
         counts = self.base + pods[0]
-        able = counts + 1 - self._floor(counts) <= self.max_skew
+        able = counts + self.counted[pod_class] - self._floor(counts) <= self.max_skew
         if self.carriers[pod_class]:
             return np.append(able, False)
         # Others are only in the way of what is spread there.
-        return np.append(able | ~(pods[1] + pods[2] > 0), True)
+        return np.append(able | ~(pods[1] > 0), True)
 
     def holds(self, pods: Ints) -> bool:
         counts = self.base + pods[0]
-        floor = self._floor(counts)
-        return all(
-            (counts[pods[1 + own] > 0] + own - floor <= self.max_skew).all() for own in (0, 1)
-        )
+        return bool((counts[pods[1] > 0] - self._floor(counts) <= self.max_skew).all())
 
     def _floor(self, counts: Ints) -> int:
         if self.floor_is_zero:
@@ -67,7 +62,7 @@ class Spread(Rule):
         counts = self.base + pods[0]
         # More pods elsewhere only raise the floor.
         left = np.maximum(0, self.max_skew + self._floor(counts) - counts)
-        return np.append(np.where(pods[1] + pods[2] > 0, left, NO_CEILING), NO_CEILING)
+        return np.append(np.where(pods[1] > 0, left, NO_CEILING), NO_CEILING)
 
     def spreads(self, pod_class: ClassIdx) -> bool:
         return bool(self.carriers[pod_class] and self.counted[pod_class])
@@ -78,7 +73,7 @@ class Spread(Rule):
     def widen(self, bundles: Sequence[Bundle]) -> Self:
         return type(self)(
             self.level, pad(self.carriers, bundles), pad(self.counted, bundles), self.base,
-            self.eligible, self.max_skew, self.floor_is_zero, pad(self.own, bundles),
+            self.eligible, self.max_skew, self.floor_is_zero,
         )  # fmt: skip
 
 
@@ -107,7 +102,6 @@ def formulate(draft: RuleDraft) -> None:
                     eligible=domains,
                     max_skew=c.max_skew,
                     floor_is_zero=int(domains.sum()) < c.min_domains,
-                    own=(~match).astype(np.int64),
                 )
                 draft.rules.append(seen[key])
             seen[key].carriers[s] = True

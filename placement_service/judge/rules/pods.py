@@ -136,8 +136,7 @@ def spread_stays_within_the_skew(plan: Plan) -> Iterator[str]:
             )
             for pod in first_on_each_node(pods):
                 domain = pod.node.labels.get(key)
-                itself = constraint.matches(pod.namespace, template.labels)
-                count = counts[domain] + (not itself)
+                count = counts[domain]
                 if domain is None:
                     yield (
                         f"pod {pod.name} is to be spread over {key}, "

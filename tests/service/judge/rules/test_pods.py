@@ -140,6 +140,13 @@ class TestSpread:
         assert accepts(scenario, a_w_0="x1", a_w_1="x2", a_w_2="x3")
         assert refuses(scenario, "rack=r1 with 2 pods & emptiest has 0", a_w_0="x1", a_w_1="x1")
 
+    def test_a_pod_that_its_own_constraint_does_not_match_counts_nowhere(self) -> None:
+        aside = Group("w", pods=2, min=1, spread=(spread("rack", app="cache"),))
+        scenario = Scenario(self.RACKS).runs("c", on="x1", app="cache").gang("a", aside)
+        assert accepts(scenario, a_w_0="x1", a_w_1="x1")
+        scenario = scenario.runs("d", on="x2", app="cache")
+        assert refuses(scenario, "rack=r1 with 2 pods & emptiest has 0", a_w_0="x1")
+
     def test_a_wider_skew_allows_more(self) -> None:
         group = replace(self.EVEN, spread=(spread("rack", 2, group="w"),))
         assert accepts(Scenario(self.RACKS).gang("a", group), a_w_0="x1", a_w_1="x1")
@@ -191,11 +198,3 @@ class TestSpread:
         assert accepts(drawing.gang("a", four), **pods)
         strict = replace(four, spread=(spread("rack", min_domains=3, group="w"),))
         assert len(violations(drawing.gang("a", strict), **pods)) == 2
-
-    def test_a_pod_that_its_own_constraint_does_not_match_counts_once_more(self) -> None:
-        group = Group("w", pods=1, spread=(spread("rack", app="x"),))
-        scenario = Scenario(self.RACKS).gang("a", group)
-        assert accepts(scenario, a_w_0="x1")
-        crowded = scenario.runs("n", on="x1", app="x")
-        assert refuses(crowded, "rack=r1 with 2 pods", a_w_0="x2")
-        assert accepts(crowded, a_w_0="x3")
