@@ -7,7 +7,9 @@ everything that would be planned wrongly without it, and its gang gets the reaso
 
 from __future__ import annotations
 
+import operator
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,12 +32,15 @@ from controller.cluster.view import ClusterView
 from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, Problem, translate
+from placement.kubernetes.closed_queues import closed_queue
 from placement.kubernetes.gangs import BASE_POD_GANG
 from placement.kubernetes.queue_marks import mark_pods
 from placement.kubernetes.queue_use import count_left_out
 
 NOTHING_KEPT: Final = Kept()
 _HIGHEST_PRIORITY: Final = 2**31 - 1
+#: A closed queue stands at its place in the tree, or at none.
+_PLACES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,6 +204,8 @@ class _Input:
     others: dict[tuple[str, Key, str], Body]
     refused: dict[Key, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    #: How often queues of these names were closed.
+    closed: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, view: ClusterView, scheduler_name: str, kept: Kept) -> _Input:
@@ -239,7 +246,8 @@ class _Input:
                 for problem in error.problems:
                     self._set_aside(problem)
                 self._refuse_scaled(view.pods)
-                if len(self._bodies()) == len(bodies):
+                left = self._bodies()
+                if len(left) == len(bodies) and all(map(operator.is_, left, bodies)):
                     raise
 
     def _bodies(self) -> list[Body]:
@@ -269,11 +277,25 @@ class _Input:
                     self._refuse(owner, f"pod {key[1]}: {fault}")
         else:
             for other in [one for one in self.others if one[:2] == (kind, key)]:
-                self.nodes.pop(("", node_closed_by(kind, self.others.pop(other))), None)
+                body = self.others.pop(other)
+                self.nodes.pop(("", node_closed_by(kind, body)), None)
                 if kind == "PodGroup":
                     self.refused[key] = fault
                 else:
-                    self.left_out[problem.object] = fault
+                    self.left_out.setdefault(problem.object, fault)
+                    self._close_queue(body)
+
+    def _close_queue(self, body: Body) -> None:
+        """Lets nothing into a queue that cannot be read, where the object is one: without it there
+        would be no limit. First at its place in the tree; that may be what is wrong.
+        """
+        tried = self.closed[body["metadata"]["name"]]
+        closed = closed_queue(body, below=not tried) if tried < _PLACES else None
+        if closed is not None:
+            self.closed[body["metadata"]["name"]] += 1
+            metadata = closed["metadata"]
+            key = metadata.get("namespace", ""), metadata["name"]
+            self.others.setdefault((closed["kind"], key, closed["apiVersion"]), closed)
 
     def _refuse_scaled(self, pods: Mapping[Key, Body]) -> None:
         """Refuses the gangs whose base is refused: to the translation they would have no base."""

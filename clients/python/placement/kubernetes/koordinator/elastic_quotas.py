@@ -15,7 +15,7 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.queues import Queue, with_gpus
 from placement.kubernetes.values.reading import At, Findings
 
-_PARENT: Final = "quota.scheduling.koordinator.sh/parent"
+PARENT_LABEL: Final = "quota.scheduling.koordinator.sh/parent"
 _LENDS: Final = "quota.scheduling.koordinator.sh/allow-lent-resource"
 _NAMESPACES: Final = "quota.scheduling.koordinator.sh/namespaces"
 
@@ -41,7 +41,7 @@ def read_elastic_quotas(
             Queue(
                 object=one,
                 name=one.name,
-                parent=labels.get(_PARENT, ""),
+                parent=labels.get(PARENT_LABEL, ""),
                 limit=with_gpus(limit),
                 guaranteed=with_gpus(guaranteed),
                 serves_namespace=True,
