@@ -16,9 +16,9 @@ from controller.advice.advice import Advice, read_advice
 from controller.advice.gpu_groups import group_labels, noted_groups
 from controller.advice.objects import Objects
 from controller.binding.apply import Binding
-from controller.cluster.gang_state import Body, Key, key_of_resource, node_of
+from controller.cluster.gang_state import Body, Key, key_of, key_of_resource, node_of
 from controller.cluster.gangs.plain import plain_gangs
-from controller.cluster.unreadable import named_by, node_closed_by
+from controller.cluster.unreadable import ClosedQueues, are_the_same, named_by, node_closed_by
 from placement import v1
 from placement.kubernetes import InputError, Translation, translate
 from placement.kubernetes import Objects as Input
@@ -231,11 +231,12 @@ def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, di
     """The message, without the objects that cannot be read, and what is wrong with those."""
     refused: dict[Key, str] = {}
     moment = datetime.fromtimestamp(now, UTC)
+    closed = ClosedQueues()
     while True:
         try:
             return translate(Input.of(bodies.values()), as_of=moment), refused
         except InputError as error:
-            before = len(bodies)
+            before = [*bodies.values()]
             gangs: list[Body] = []
             for problem in error.problems:
                 kind, key = named_by(problem.object)
@@ -245,7 +246,10 @@ def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, di
                     if kind == POD_GANGS.kind:
                         gangs.append(body)
                     bodies.pop(("Node", ("", node_closed_by(kind, body)), ""), None)
-            if len(bodies) == before:
+                    if queue := closed.in_place_of(body):
+                        place = queue["kind"], key_of(queue), queue["apiVersion"]
+                        bodies.setdefault(place, queue)
+            if are_the_same(before, bodies.values()):
                 raise
             # What runs of them still counts in their queues.
             pods = {key: body for (kind, key, _), body in bodies.items() if kind == PODS.kind}

@@ -7,9 +7,7 @@ everything that would be planned wrongly without it, and its gang gets the reaso
 
 from __future__ import annotations
 
-import operator
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,26 +19,24 @@ from controller.cluster.gang_state import (
     Key,
     Lifecycle,
     is_ours,
+    key_of,
     key_of_resource,
     node_of,
     references,
 )
 from controller.cluster.gangs.gated import Kept, opened
 from controller.cluster.gangs.others import is_plain, stands_for
-from controller.cluster.unreadable import named_by, node_closed_by
+from controller.cluster.unreadable import ClosedQueues, are_the_same, named_by, node_closed_by
 from controller.cluster.view import ClusterView
 from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, Problem, translate
-from placement.kubernetes.closed_queues import closed_queue
 from placement.kubernetes.gangs import BASE_POD_GANG
 from placement.kubernetes.queue_marks import mark_pods
 from placement.kubernetes.queue_use import count_left_out
 
 NOTHING_KEPT: Final = Kept()
 _HIGHEST_PRIORITY: Final = 2**31 - 1
-#: A closed queue stands at its place in the tree, or at none.
-_PLACES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,8 +200,7 @@ class _Input:
     others: dict[tuple[str, Key, str], Body]
     refused: dict[Key, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
-    #: How often queues of these names were closed.
-    closed: Counter[str] = field(default_factory=Counter)
+    closed: ClosedQueues = field(default_factory=ClosedQueues)
 
     @classmethod
     def of(cls, view: ClusterView, scheduler_name: str, kept: Kept) -> _Input:
@@ -246,8 +241,7 @@ class _Input:
                 for problem in error.problems:
                     self._set_aside(problem)
                 self._refuse_scaled(view.pods)
-                left = self._bodies()
-                if len(left) == len(bodies) and all(map(operator.is_, left, bodies)):
+                if are_the_same(self._bodies(), bodies):
                     raise
 
     def _bodies(self) -> list[Body]:
@@ -286,16 +280,9 @@ class _Input:
                     self._close_queue(body)
 
     def _close_queue(self, body: Body) -> None:
-        """Lets nothing into a queue that cannot be read, where the object is one: without it there
-        would be no limit. First at its place in the tree; that may be what is wrong.
-        """
-        tried = self.closed[body["metadata"]["name"]]
-        closed = closed_queue(body, below=not tried) if tried < _PLACES else None
+        closed = self.closed.in_place_of(body)
         if closed is not None:
-            self.closed[body["metadata"]["name"]] += 1
-            metadata = closed["metadata"]
-            key = metadata.get("namespace", ""), metadata["name"]
-            self.others.setdefault((closed["kind"], key, closed["apiVersion"]), closed)
+            self.others.setdefault((closed["kind"], key_of(closed), closed["apiVersion"]), closed)
 
     def _refuse_scaled(self, pods: Mapping[Key, Body]) -> None:
         """Refuses the gangs whose base is refused: to the translation they would have no base."""

@@ -3,9 +3,16 @@ node is taken."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from controller.cluster.gang_state import Body, Key, node_of
+from placement.kubernetes.closed_queues import closed_queue
+
+#: A closed queue stands at its place in the tree, or at none.
+_PLACES: Final = 2
 
 
 def named_by(title: str) -> tuple[str, Key]:
@@ -16,6 +23,27 @@ def named_by(title: str) -> tuple[str, Key]:
     kind, _, name = title.partition(" ")
     namespace, slash, own = name.partition("/")
     return kind, (namespace, own) if slash else ("", name)
+
+
+def are_the_same(some: Collection[Body], others: Collection[Body]) -> bool:
+    """Whether nothing was left out or closed."""
+    return len(some) == len(others) and all(map(operator.is_, some, others))
+
+
+class ClosedQueues:
+    """Queues in the place of those that cannot be read: without these there would be no limit."""
+
+    def __init__(self) -> None:
+        self._tried = Counter[str]()
+
+    def in_place_of(self, body: Body) -> Body | None:
+        """A queue that lets nothing in, first at its place in the tree, then at none: the place may
+        be what is wrong. None after that, and where an object is no queue.
+        """
+        name = body["metadata"]["name"]
+        tried = self._tried[name]
+        self._tried[name] += 1
+        return closed_queue(body, below=not tried) if tried < _PLACES else None
 
 
 def node_closed_by(kind: str, body: Body) -> str:

@@ -40,3 +40,18 @@ def test_what_runs_of_a_gang_that_cannot_be_read_counts(minimum: int) -> None:
     (used,) = request.request.snapshot.queues
     assert bool(request.refused) == (minimum < 0)
     assert 2 * runs + used.used["gpus"] == 2
+
+
+def test_a_queue_that_cannot_be_read_lets_nothing_in() -> None:
+    """Without it there would be no limit."""
+    queue = build.kai_queue("team", limit=4)
+    queue["spec"]["preemptMinRuntime"] = "1x"
+    stores: dict[Resource, dict[Any, build.Body]] = {
+        resource: {key_of(body): body}
+        for resource, body in ((NODES, build.node("n1")), (KAI_QUEUES, queue))
+    }
+    adapter = KubeScheduler(None, None, mode="pin")  # type: ignore[arg-type]
+    request = build_request(Objects(1, stores), [adapter], now=0.0)
+    (closed,) = request.request.snapshot.queues
+    assert (closed.name, closed.limit["gpus"]) == ("queues/team", 0)
+    assert request.refused[key_of(queue)].startswith("Queue: spec.preemptMinRuntime")
