@@ -232,6 +232,8 @@ type question struct {
 	marks  map[key]marks
 	// entries are all objects, in the order in which they are sent.
 	entries []entry
+	// closed is how often queues of these names were closed.
+	closed map[string]int
 }
 
 type askedGang struct {
@@ -241,7 +243,7 @@ type askedGang struct {
 }
 
 // An entry is one object that is sent. A gang or a node that cannot be described without it is left
-// out with it; gangs that name another object, such as their queue, then wait for it.
+// out with it. In the place of a queue comes one that lets nothing in.
 type entry struct {
 	client.Object
 	gang key
@@ -299,7 +301,7 @@ func (q *question) settle(ctx context.Context, service asker) (*kubernetesv1.Pla
 func (q *question) without(violations []client.Violation) (refused map[key]string, isLess bool) {
 	refused = map[key]string{}
 	nodes := map[string]bool{}
-	others := map[client.ObjectKey]bool{}
+	others := []client.Object{}
 	entries := len(q.entries)
 	for _, one := range violations {
 		at, isKnown := q.find(one.Field)
@@ -310,7 +312,7 @@ func (q *question) without(violations []client.Violation) (refused map[key]strin
 		case at.node != "":
 			nodes[at.node] = true
 		default:
-			others[at.Key] = true
+			others = append(others, at.Object)
 			for _, scaled := range q.gangs {
 				if at.Key.Kind == podGangKind["kind"] && scaled.scales(key{Namespace: at.Key.Namespace, Name: at.Key.Name}) {
 					refused[scaled.key] = one.Field + ": " + one.Description
@@ -320,9 +322,14 @@ func (q *question) without(violations []client.Violation) (refused map[key]strin
 	}
 	q.gangs = slices.DeleteFunc(q.gangs, func(one askedGang) bool { return refused[one.key] != "" })
 	q.entries = slices.DeleteFunc(q.entries, func(one entry) bool {
-		return refused[one.gang] != "" || (one.node != "" && nodes[one.node]) || others[one.Key]
+		isWrong := slices.ContainsFunc(others, func(other client.Object) bool { return other.Key == one.Key })
+		return refused[one.gang] != "" || (one.node != "" && nodes[one.node]) || isWrong
 	})
-	return refused, len(q.entries) < entries
+	isLess = len(q.entries) < entries
+	for _, one := range others {
+		q.closeQueue(one)
+	}
+	return refused, isLess
 }
 
 // scales says whether a gang scales out this one.

@@ -162,7 +162,6 @@ func TestAnObjectThatIsWrongGoesWithTheNodeThatIsNotKnownWithoutIt(t *testing.T)
 	}
 	for field, gone := range map[string][]string{
 		"objects[PodDisruptionBudget ml/most].spec.maxUnavailable": {"PodDisruptionBudget most"},
-		"objects[Queue team].spec.resources":                       {"Queue team"},
 		"objects[Reservation held].spec":                           {"Node n0", "Reservation held"},
 		"objects[Device n1].spec":                                  {"Node n1", "Device n1"},
 	} {
