@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final, cast
 
 import numpy as np
@@ -25,12 +25,7 @@ import numpy as np
 from placement_service.bounds.added_nodes import NEVER
 from placement_service.entities.nodes import Ints
 from placement_service.entities.planning import Bounded, Repacking
-from placement_service.entities.request import (
-    PodGang,
-    Policy,
-    Resources,
-    Snapshot,
-)
+from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.formulation.eviction.running_rules import with_all_terms
 from placement_service.formulation.eviction_rights import may_come_again
 from placement_service.formulation.formulate import formulate
@@ -39,13 +34,13 @@ from placement_service.formulation.planning_questions import (
     EmptyingQuestion,
     Inside,
     MovableGang,
-    Spared,
 )
 from placement_service.planning import changes
 from placement_service.planning.eviction import is_protected
 from placement_service.planning.further_moves import further_moves
 from placement_service.planning.moves import Mover, adopted, is_refuted, running
 from placement_service.planning.remedy_case import Solver
+from placement_service.planning.spared_room import SparedRoom
 from placement_service.planning.trial_snapshot import for_fitting
 
 _FUNCTION: Final = "placement_service.cp_sat.planning.emptying:fewest_leaving"
@@ -123,6 +118,7 @@ class _Search:
         self._names = sorted({value for value in values if value is not None})
         number = {name: i for i, name in enumerate(self._names)}
         self._domain = np.array([-1 if v is None else number[v] for v in values], dtype=np.int64)
+        self._room = SparedRoom(snapshot, policy, self._domain, len(self._names))
         self._gangs = [self._gang(gang) for gang in snapshot.gangs]
         #: What any plan costs at least that frees a set: one that was refused, and any untried one.
         self._refused: dict[tuple[int, ...], int] = {}
@@ -162,7 +158,7 @@ class _Search:
             tuple(gang.arrays for gang in self._gangs),
             able,
             self._count,
-            tuple(self._spared(able)),
+            tuple(self._room.of(able)),
         )
         now = time.monotonic()
         until = now + _DIRECT_SHARE * (self._deadline - now)
@@ -221,7 +217,7 @@ class _Search:
         leaving = self._leaving(chosen, whole=whole)
         if leaving is None or not self._budgets_allow(leaving):
             return None
-        if not whole and not self._has_room_outside(chosen, leaving):
+        if not whole and not self._have_room_outside(chosen, leaving):
             return None
         names = tuple(self._names[d] for d in chosen)
         if not leaving:
@@ -342,68 +338,20 @@ class _Search:
             tuple(_spare(gang, group.name) for group in gang.groups),
             moves_whole=movable
             and not is_protected(gang, self._snapshot)
-            and self._may_have_room(gang),
+            and self._room.may_hold(gang),
             moves_extras=movable,
         )
         return _Gang(gang.name, arrays, gpu_pods, frozenset(without_gpus), tuple(pods))
 
-    def _spared(self, able: Sequence[int]) -> Iterator[Spared]:
-        """For each kind of GPU: what domains have, and what all nodes spare beside what runs."""
-        inside = self._domain >= 0
-        for has, spared in self._offers.values():
-            of = np.bincount(self._domain[inside], has[inside], len(self._names))
-            yield Spared(tuple(int(of[d]) for d in able), spared)
-
-    @cached_property
-    def _offers(self) -> dict[str, tuple[Ints, int]]:
-        """What each node has of each kind of GPU, and what all spare beside what runs."""
-        nodes = self._snapshot.columns
-        offers = {}
-        for name in (r for r in nodes.requested if self._policy.gpus({r: 1})):
-            used, has = nodes.requested[name], self._has(name)
-            least = int(used.sum()) - self._not_asked_again(name)
-            offers[name] = has, int(has.sum()) - least
-        return offers
-
-    def _has(self, resource: str) -> Ints:
-        """What each node has of a resource; one that takes no new pods has only what runs there."""
-        nodes = self._snapshot.columns
-        used = nodes.requested[resource]
-        there = nodes.allocatable.numbers(partial(_amount, resource))
-        return np.where(nodes.open, np.maximum(there, used), used)
-
-    def _may_have_room(self, gang: PodGang) -> bool:
-        """Whether all nodes together spare what a gang needs that moves as a whole, in one step and
-        while it still holds its room. Moves of others never make that more.
-        """
-        return all(_asked(gang, name) <= spared for name, (_, spared) in self._offers.items())
-
-    def _has_room_outside(self, chosen: Sequence[int], leaving: frozenset[str]) -> bool:
-        """The same of gangs that have to leave some domains whole, and the nodes outside these:
-        moves of others never make that more, as none may come inside.
-        """
-        requested = self._snapshot.columns.requested
-        outside = ~np.isin(self._domain, chosen)
+    def _have_room_outside(self, chosen: Sequence[int], leaving: frozenset[str]) -> bool:
+        """Whether gangs that have to leave some domains whole may find room outside these."""
         gone = {gang.name for gang in self._gangs if leaving >= {*gang.pods}}
-        minimum = (g for g in self._snapshot.gangs if any(group.min_replicas for group in g.groups))
-        whole = [gang for gang in minimum if gang.name in gone]
-        for name in requested:
-            spared = int((self._has(name) - requested[name])[outside].sum())
-            most = spared + self._not_asked_again(name)
-            if any(_asked(gang, name) > most for gang in whole):
-                return False
-        return True
-
-    def _not_asked_again(self, resource: str) -> int:
-        """What pods hold of a resource that they would not ask for elsewhere."""
-        return sum(
-            max(0, pod.held.get(resource, 0) - pod_set.template.requests.get(resource, 0))
+        whole = (
+            gang
             for gang in self._snapshot.gangs
-            for group in gang.groups
-            for pod_set in group.pod_sets
-            for pod in pod_set.bound_pods
-            if pod.held is not None and pod.node in self._snapshot.columns.row_of
+            if gang.name in gone and any(group.min_replicas for group in gang.groups)
         )
+        return self._room.may_hold_outside(chosen, whole)
 
     def _with_strangers(self) -> Ints:
         """Domains with GPU pods that belong to no gang, or whose requests are unknown."""
@@ -419,16 +367,6 @@ class _Search:
         used = nodes.total_requested(r for r in nodes.requested if self._policy.gpus({r: 1}))
         found = self._domain[used > known]
         return np.unique(found[found >= 0])
-
-
-def _amount(name: str, of: Resources) -> int:
-    return of.get(name, 0)
-
-
-def _asked(gang: PodGang, resource: str) -> int:
-    """What all that runs of a gang asks for."""
-    sets = (pod_set for group in gang.groups for pod_set in group.pod_sets)
-    return sum(s.template.requests.get(resource, 0) * len(s.bound_pods) for s in sets)
 
 
 def _spare(gang: PodGang, group: str) -> int:
