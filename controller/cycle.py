@@ -363,9 +363,8 @@ class Cycle:
     def _without_evictions(
         self, placement: v1.Placement, wanted: Sequence[GangPlan], view: ClusterView
     ) -> Sequence[GangPlan]:
-        """The plans that can be carried out now; begins the evictions of an answer. All else in it
-        may rely on what evicted pods leave (room, a share of a queue), so it is planned anew,
-        without evictions: where pods cannot be evicted nobody else waits for that."""
+        """The plans that can be carried out now; begins the evictions of an answer. What else is in
+        it may need what evicted pods leave, so it is planned anew, without evictions."""
         self._evicts_nobody = False
         if not placement.evictions:
             return wanted
