@@ -25,7 +25,7 @@ def asked(resource: Resource, *queues: build.Body) -> Query:
     return ask(cache)
 
 
-def queue(resource: Resource, name: str, spec: dict[str, Any], namespace: str = "") -> build.Body:
+def queue(resource: Resource, name: str, spec: Any, namespace: str = "") -> build.Body:
     return build.thing(resource.kind, resource.api_version, name, namespace=namespace, spec=spec)
 
 
@@ -38,15 +38,15 @@ def limits(query: Query) -> dict[str, tuple[str, int | None]]:
     ("resource", "spec", "namespace"),
     [
         (KAI_QUEUES, {"preemptMinRuntime": "1x", "resources": {"gpu": {"limit": 8}}}, ""),
+        (KAI_QUEUES, 5, ""),
+        (KAI_QUEUES, {"parentQueue": ["org"]}, ""),
         (VOLCANO_QUEUES, {"capability": {GPUS: "many"}}, ""),
         (ELASTIC_QUOTAS, {"max": {GPUS: "many"}}, "ml"),
         (CLUSTER_QUEUES, {"resourceGroups": 5}, ""),
     ],
     ids=lambda value: value.kind if isinstance(value, Resource) else "",
 )
-def test_the_only_queue_lets_nothing_in(
-    resource: Resource, spec: dict[str, Any], namespace: str
-) -> None:
+def test_the_only_queue_lets_nothing_in(resource: Resource, spec: Any, namespace: str) -> None:
     query = asked(resource, queue(resource, "team", spec, namespace))
     assert sent(query) == ["g"]
     assert limits(query) == {"queues/team": ("", 0)}
@@ -87,3 +87,10 @@ def test_a_quota_without_a_sound_place_is_closed_all_the_same() -> None:
     odd = queue(ELASTIC_QUOTAS, "team", {"max": {GPUS: 8}}, "ml")
     odd["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/parent": "team"}
     assert limits(asked(ELASTIC_QUOTAS, odd)) == {"queues/team": ("", 0)}
+
+
+def test_what_is_wrong_is_told_as_it_was_found_first() -> None:
+    """A closed queue may be refused for its place once more."""
+    bad = {"parentQueue": "team", "preemptMinRuntime": "1x"}
+    told = asked(KAI_QUEUES, queue(KAI_QUEUES, "team", bad)).left_out["Queue team"]
+    assert told.startswith("spec.preemptMinRuntime")
