@@ -18,7 +18,13 @@ from controller.advice.objects import Objects
 from controller.binding.apply import Binding
 from controller.cluster.gang_state import Body, Key, key_of, key_of_resource, node_of
 from controller.cluster.gangs.plain import plain_gangs
-from controller.cluster.unreadable import ClosedQueues, are_the_same, named_by, node_closed_by
+from controller.cluster.unreadable import (
+    ClosedQueues,
+    are_the_same,
+    first_of_each,
+    named_by,
+    node_closed_by,
+)
 from placement import v1
 from placement.kubernetes import InputError, Translation, translate
 from placement.kubernetes import Objects as Input
@@ -238,7 +244,7 @@ def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, di
         except InputError as error:
             before = [*bodies.values()]
             gangs: list[Body] = []
-            for problem in error.problems:
+            for problem in first_of_each(error.problems):
                 kind, key = named_by(problem.object)
                 refused[key] = f"{kind}: {problem.field}: {problem.message}"
                 for place in [one for one in bodies if one[:2] == (kind, key)]:

@@ -26,7 +26,13 @@ from controller.cluster.gang_state import (
 )
 from controller.cluster.gangs.gated import Kept, opened
 from controller.cluster.gangs.others import is_plain, stands_for
-from controller.cluster.unreadable import ClosedQueues, are_the_same, named_by, node_closed_by
+from controller.cluster.unreadable import (
+    ClosedQueues,
+    are_the_same,
+    first_of_each,
+    named_by,
+    node_closed_by,
+)
 from controller.cluster.view import ClusterView
 from placement import v1
 from placement.errors import InvalidRequestError
@@ -238,7 +244,7 @@ class _Input:
             try:
                 return translate(Objects.of(bodies), as_of=moment).request
             except InputError as error:
-                for problem in error.problems:
+                for problem in first_of_each(error.problems):
                     self._set_aside(problem)
                 self._refuse_scaled(view.pods)
                 if are_the_same(self._bodies(), bodies):

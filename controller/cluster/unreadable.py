@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from controller.cluster.gang_state import Body, Key, node_of
+from placement.kubernetes import Problem
 from placement.kubernetes.closed_queues import closed_queue
 
 #: A closed queue stands at its place in the tree, or at none.
@@ -23,6 +24,14 @@ def named_by(title: str) -> tuple[str, Key]:
     kind, _, name = title.partition(" ")
     namespace, slash, own = name.partition("/")
     return kind, (namespace, own) if slash else ("", name)
+
+
+def first_of_each(problems: Iterable[Problem]) -> Iterable[Problem]:
+    """The first problem of each object: what follows from it is done once."""
+    first: dict[str, Problem] = {}
+    for problem in problems:
+        first.setdefault(problem.object, problem)
+    return first.values()
 
 
 def are_the_same(some: Collection[Body], others: Collection[Body]) -> bool:
@@ -41,9 +50,11 @@ class ClosedQueues:
         be what is wrong. None after that, and where an object is no queue.
         """
         name = body["metadata"]["name"]
-        tried = self._tried[name]
+        closed = closed_queue(body, below=not self._tried[name])
+        if closed is None or self._tried[name] == _PLACES:
+            return None
         self._tried[name] += 1
-        return closed_queue(body, below=not tried) if tried < _PLACES else None
+        return closed
 
 
 def node_closed_by(kind: str, body: Body) -> str:

@@ -45,7 +45,7 @@ def test_what_runs_of_a_gang_that_cannot_be_read_counts(minimum: int) -> None:
 def test_a_queue_that_cannot_be_read_lets_nothing_in() -> None:
     """Without it there would be no limit."""
     queue = build.kai_queue("team", limit=4)
-    queue["spec"]["preemptMinRuntime"] = "1x"
+    queue["spec"] |= {"preemptMinRuntime": "1x", "reclaimMinRuntime": "1x", "resources": 5}
     stores: dict[Resource, dict[Any, build.Body]] = {
         resource: {key_of(body): body}
         for resource, body in ((NODES, build.node("n1")), (KAI_QUEUES, queue))
@@ -54,4 +54,4 @@ def test_a_queue_that_cannot_be_read_lets_nothing_in() -> None:
     request = build_request(Objects(1, stores), [adapter], now=0.0)
     (closed,) = request.request.snapshot.queues
     assert (closed.name, closed.limit["gpus"]) == ("queues/team", 0)
-    assert request.refused[key_of(queue)].startswith("Queue: spec.preemptMinRuntime")
+    assert request.refused[key_of(queue)].startswith("Queue: spec.resources")

@@ -89,6 +89,28 @@ def test_a_quota_without_a_sound_place_is_closed_all_the_same() -> None:
     assert limits(asked(ELASTIC_QUOTAS, odd)) == {"queues/team": ("", 0)}
 
 
+def test_many_faults_of_one_queue_are_one_reason_to_close_it() -> None:
+    bad = {
+        "parentQueue": "org",
+        "preemptMinRuntime": "1x",
+        "reclaimMinRuntime": "1x",
+        "resources": {"gpu": {"limit": "many"}, "cpu": {"limit": "many"}},
+    }
+    query = asked(KAI_QUEUES, queue(KAI_QUEUES, "org", {}), queue(KAI_QUEUES, "team", bad))
+    assert limits(query)["queues/team"] == ("queues/org", 0)
+
+
+def test_what_has_the_name_of_a_queue_and_cannot_be_read_is_no_fault_of_it() -> None:
+    """Here a node, in the round before that of the queue."""
+    cache = ClusterCache(OURS, others=[KAI_QUEUES])
+    team = build.node("team", allocatable={"cpu": "many"})
+    for body in (team, member("a"), gang("g", "a")):
+        cache.observe(body["kind"], body)
+    for name, spec in (("org", {}), ("team", {"parentQueue": "org", "preemptMinRuntime": "1x"})):
+        cache.of(KAI_QUEUES).observe("Queue", queue(KAI_QUEUES, name, spec))
+    assert limits(ask(cache))["queues/team"] == ("queues/org", 0)
+
+
 def test_what_is_wrong_is_told_as_it_was_found_first() -> None:
     """A closed queue may be refused for its place once more."""
     bad = {"parentQueue": "team", "preemptMinRuntime": "1x"}
