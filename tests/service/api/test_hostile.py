@@ -311,7 +311,9 @@ def test_the_next_turn_is_of_a_connection_that_has_no_process() -> None:
 
 
 def test_many_connections_of_an_address_do_not_take_all_turns() -> None:
-    """With one process, whoever had a turn comes after another address, however it was given."""
+    """With one process, an address that had a turn comes behind the others, also where it was the
+    first and did not wait for it.
+    """
 
     async def work() -> None:
         pool = ComputePool(0, ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from placement.kubernetes.koordinator.elastic_quotas import PARENT_LABEL
 from placement.kubernetes.objects import Object, Objects
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.schema import kinds
@@ -18,7 +19,6 @@ from placement.kubernetes.values.reading import At
 _IGNORED: Final = (
     "is ignored: what is beyond guaranteed amounts goes to gangs by priority and waiting time"
 )
-_PARENT_LABEL: Final = "quota.scheduling.koordinator.sh/parent"
 _SHARED_WEIGHT: Final = "quota.scheduling.koordinator.sh/shared-weight"
 
 
@@ -68,7 +68,7 @@ def warn_of_shares(objects: Objects, warnings: list[Problem]) -> None:
 def _parent(one: Object, share: _Share) -> str:
     body = At(one.body, {})
     if not share.parents:
-        return str(body.get("metadata").get("labels").get(_PARENT_LABEL).value or "")
+        return str(body.get("metadata").get("labels").get(PARENT_LABEL).value or "")
     spec = body.get("spec")
     return next((str(name) for p in share.parents if (name := spec.get(p).value)), "")
 
