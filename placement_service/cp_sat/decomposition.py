@@ -26,7 +26,7 @@ import numpy as np
 from ortools.math_opt.python import mathopt
 
 from placement_service.cp_sat.linear_model import Priced
-from placement_service.cp_sat.linear_program import LinearProgram, Matrix, solve, time_limit
+from placement_service.cp_sat.linear_program import LinearProgram, Matrix, limits, solve
 from placement_service.formulation.arrays import Bools, Floats, Ints
 
 #: How far from its best a region may end, as a share of what it has.
@@ -96,13 +96,9 @@ class Decomposition:
         proto, simple = part.proto(whole=True), part.bound(prices)
 
         def most() -> float:
-            limits = mathopt.SolveParameters(
-                time_limit=time_limit(self._until - time.monotonic()),
-                node_limit=self._nodes,
-                relative_gap_tolerance=TOLERANCE,
-            )
-            limits.highs.bool_options["mip_allow_restart"] = False
-            result = solve(proto, mathopt.SolverType.HIGHS, limits)
+            left = self._until - time.monotonic()
+            brief = limits(left, self._nodes, relative_gap=TOLERANCE)
+            result = solve(proto, mathopt.SolverType.HIGHS, brief)
             if mathopt.TerminationReason(result.termination.reason) not in _BOUNDS:
                 return simple
             return min(simple, -float(result.termination.objective_bounds.dual_bound))

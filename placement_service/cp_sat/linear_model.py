@@ -267,15 +267,8 @@ class LinearModel:
         bounds = proto.variables
         for v, value in fixed.items():
             bounds.lower_bounds[v] = bounds.upper_bounds[v] = value
-        parameters = mathopt.SolveParameters(
-            time_limit=time_limit(seconds),
-            node_limit=nodes,
-            relative_gap_tolerance=0.0,
-            absolute_gap_tolerance=0.5,
-        )
-        if nodes is not None:
-            # To begin anew takes a third of the time, and pays where many nodes follow.
-            parameters.highs.bool_options["mip_allow_restart"] = False
+        parameters = linear_program.limits(seconds, nodes)
+        parameters.absolute_gap_tolerance = 0.5
         asked = _Asked(terms, measure, sign, beyond, self.size)
         if beyond is not None:
             parameters.highs.double_options["objective_bound"] = asked.worst

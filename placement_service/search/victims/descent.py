@@ -363,7 +363,7 @@ class Descent:
         the linear program was solved soon.
         """
         state, k, model = self.state, self.held, other.model
-        if other.held == k and (busy := self._threads.owes):
+        if other.held == k and (busy := self._threads.owed):
             self._improve(1.0, busy)
         least = state.parameters.victim_beside * model.relaxing_seconds
         able = self.sharp and other.held == k and self._threads.idle > 1 and self._improves()

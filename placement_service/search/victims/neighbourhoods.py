@@ -198,11 +198,11 @@ def improve(
             and (able := [kind for kind in kinds if kind.goes_on])
             and not state.reaches(i)
             and state.left > least
-            and not (repeatable and threads.owes)
+            and not (repeatable and threads.owed)
         ):
             kind, turns = able[turns % len(able)], turns + 1
             asked = kind.ask()
             threads.begin(asked.question, partial(kind.take, asked))
-        if not threads.owes:
+        if not threads.owed:
             return
         threads.take(None if repeatable else until)

@@ -38,7 +38,7 @@ class SolverThreads(ThreadPoolExecutor):
         return max(0, self._count - len(self._begun))
 
     @property
-    def owes(self) -> Future[Solved] | None:
+    def owed(self) -> Future[Solved] | None:
         """The first answer that is still to be taken."""
         return next(iter(self._takers), None)
 

@@ -32,7 +32,7 @@ def settle_victims(state: State) -> None:
     # A model is not finished when its time is up.
     with suppress(OutOfTime), SolverThreads(state.parameters.victim_threads) as threads:
         _settle(state, threads)
-        while threads.owes:
+        while threads.owed:
             threads.take()
 
 

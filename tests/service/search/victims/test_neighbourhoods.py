@@ -408,7 +408,7 @@ def test_neighbourhoods_go_on_beside_another_answer_that_is_owed(
 
         monkeypatch.setattr(kind, "take", last)
         improve(state, state.first_open, [kind], threads, 1.0)
-        assert not threads.owes
+        assert not threads.owed
     assert taken == [2]
 
 

@@ -30,14 +30,14 @@ def test_each_answer_goes_to_who_asked() -> None:
     with SolverThreads(2) as threads:
         first = threads.begin(slow, lambda found: taken.append(("slow", found)))
         threads.begin(lambda: NOTHING, lambda found: taken.append(("quick", found)))
-        assert threads.owes is first
+        assert threads.owed is first
         threads.take()
         assert taken == [("quick", NOTHING)]
-        assert threads.owes is first
+        assert threads.owed is first
         slow.go.set()
         threads.take()
         assert taken[1:] == [("slow", slow.answer)]
-        assert threads.owes is None
+        assert threads.owed is None
         # With nothing to take it waits for nothing.
         threads.take()
 
@@ -61,7 +61,7 @@ def test_what_nobody_takes_is_not_owed() -> None:
     with SolverThreads(2) as threads:
         assert threads.idle == 2
         found = threads.begin(slow)
-        assert threads.owes is None
+        assert threads.owed is None
         assert threads.idle == 1
         slow.go.set()
         assert found.result() is slow.answer

@@ -82,7 +82,7 @@ def test_bounds_come_before_a_core_that_takes_all_the_time(monkeypatch: pytest.M
     state = the_larger_one_goes()
 
     def late(self: SolverThreads) -> None:
-        while self.owes:
+        while self.owed:
             take(self)
         state.deadline = time.monotonic()
 
