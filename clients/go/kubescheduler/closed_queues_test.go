@@ -105,3 +105,16 @@ func TestAQueueOfTheSameNameIsNotReplaced(t *testing.T) {
 		t.Errorf("got %v", q.entries)
 	}
 }
+
+func TestManyFaultsOfOneQueueCloseItOnce(t *testing.T) {
+	for _, version := range []string{"scheduling.run.ai/v2", "scheduling.volcano.sh/v1beta1"} {
+		content := `{"spec": {"parentQueue": "org", "parent": "org"}}`
+		q := &question{entries: []entry{queueOf(version, "Queue", "", content)}}
+		fault := client.Violation{Field: "objects[Queue team].spec"}
+		q.without([]client.Violation{fault, fault, fault})
+		spec := closedIn(t, q, "team")["spec"].(map[string]any)
+		if len(q.entries) != 1 || spec["parentQueue"] != "org" {
+			t.Errorf("%s: got %v", version, spec)
+		}
+	}
+}
