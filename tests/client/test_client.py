@@ -228,6 +228,16 @@ def test_an_address_at_which_nothing_answers_is_told_from_a_slow_server(
         call(client)
 
 
+def test_an_address_that_accepts_and_says_nothing_is_given_up_before_the_deadline() -> None:
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        # As long as gRPC would wait by itself.
+        with PlacementClient(address, timeout=20.0) as client, pytest.raises(UnavailableError):
+            client.compute(REQUEST)
+
+
 @pytest.mark.parametrize("how", ["compute", "stream", "steer"])
 def test_so_it_is_for_calls_that_do_not_block(nobody: str, how: str) -> None:
     async def asked() -> None:

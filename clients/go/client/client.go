@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -32,6 +33,9 @@ import (
 const (
 	// DefaultTimeout ends calls whose context has no deadline.
 	DefaultTimeout = 60 * time.Second
+
+	// connectTimeout is for one attempt to connect, also where someone accepts and says nothing.
+	connectTimeout = 5 * time.Second
 
 	// gRPC refuses messages above 4 MiB unless told otherwise. The caller asked for the answer,
 	// whatever its size; the server bounds it.
@@ -125,6 +129,7 @@ func New(target string, with ...Option) (*Client, error) {
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive), grpc.MaxCallSendMsgSize(maxReceive)),
 		grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 	}, o.dial...)
 	connection, err := grpc.NewClient(target, dial...)
 	if err != nil {

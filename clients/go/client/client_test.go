@@ -226,6 +226,23 @@ func TestASilentServerEndsTheCallAtItsDeadline(t *testing.T) {
 	}
 }
 
+func TestAnAddressThatAcceptsAndSaysNothingIsGivenUpBeforeTheDeadline(t *testing.T) {
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mute.Close() }()
+	// As long as gRPC would wait by itself.
+	c, err := client.New(mute.Addr().String(), client.WithBackoff(quick), client.WithTimeout(20*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := compute(t, c); err == nil || err.Code != codes.Unavailable {
+		t.Fatalf("got %v", err)
+	}
+}
+
 func TestNobodyThereIsUnavailableAtItsAddress(t *testing.T) {
 	for _, target := range []string{"127.0.0.1:1", "nobody.invalid:5"} {
 		c, err := client.New(target, client.WithBackoff(quick))

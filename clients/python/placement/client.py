@@ -69,8 +69,14 @@ _SERVICE_CONFIG = {
     ],
 }
 
+#: Seconds that one attempt to connect may take, also where someone accepts and says nothing.
+#: gRPC's default is 20.
+_CONNECT_SECONDS = 5.0
+
 CHANNEL_OPTIONS: tuple[tuple[str, str | int], ...] = (
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+    # Which is what gRPC makes of it.
+    ("grpc.min_reconnect_backoff_ms", round(_CONNECT_SECONDS * 1000)),
     # gRPC does not retry a request that is larger than this buffer; its default, 256 KiB, is less
     # than the snapshot of a small cluster.
     ("grpc.per_rpc_retry_buffer_size", 2**31 - 1),
