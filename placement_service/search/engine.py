@@ -37,19 +37,15 @@ takes the same path; the deadline only cuts the path short.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from placement_service.entities.solution import Solution, TierName
 from placement_service.entities.stages import Stage, stage
-from placement_service.formulation.objective import Bounds, to_solution
-from placement_service.formulation.plan import Plan, home_plan
-from placement_service.formulation.presolve.fewer_columns import (
-    with_fewer_columns,
-    without_reservations,
-)
+from placement_service.formulation.objective import Bounds
+from placement_service.formulation.presolve.fewer_columns import with_fewer_columns
 from placement_service.formulation.presolve.hopeless_gangs import without_gangs_counted_late
 from placement_service.formulation.presolve.implied_room import without_implied_room
 from placement_service.formulation.problem import Problem
-from placement_service.formulation.tiers import has_goals_of
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.alike_nodes import NoPlaces, alike_nodes
 from placement_service.search.block_guess.stage import assign_blocks
@@ -57,7 +53,7 @@ from placement_service.search.blocks.stage import fill_blocks
 from placement_service.search.configurations.stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.exchange.stage import exchange_parts
-from placement_service.search.groundwork import Groundwork, many_may_give_way
+from placement_service.search.groundwork import Groundwork
 from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import Report, State
 from placement_service.search.loose_stage import nodes_come_first, settle_loose
@@ -72,8 +68,8 @@ from placement_service.search.neighbourhoods.lns import Improver
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
 from placement_service.search.refill.stage import refill_domains
+from placement_service.search.relaxation_stage import settle_relaxation
 from placement_service.search.unlike_blocks.stage import fill_unlike_blocks, spend_at_once
-from placement_service.search.victims.bounds import bound_victims
 from placement_service.search.victims.stage import settle_victims
 
 __all__ = ["prepare", "search"]
@@ -119,11 +115,7 @@ def search(
 
 def _search(state: State, start: Solution, report: Report, known: Bounds | None = None) -> Solution:
     """The same for a question as it is; `known` are bounds of a looser one."""
-    problem, deadline = state.problem, state.deadline
-    tolerances = [(t, problem.policy.tolerance(t.value)) for t in TierName if t.provable]
-    # Nothing can be spent of a tier that counts nothing here.
-    counted = {goal.tier for goal in state.goals if goal.reported}
-    tolerances = [(tier, share) for tier, share in tolerances if share > 0 and tier in counted]
+    tolerances = _tolerances(state)
     if state.ground.ahead is not None:
         state.follow(state.ground.ahead)
     elif not tolerances and known is not None:
@@ -131,52 +123,71 @@ def _search(state: State, start: Solution, report: Report, known: Bounds | None 
     elif not tolerances:
         # Known at once: no plan admits more than all gangs.
         state.tell()
-    if tolerances or problem.loosened is not problem.relaxation:
-        _prove(state, problem.loosened, start, tells=not tolerances)
+    problem = state.problem
     relaxation = problem.relaxation
+    if tolerances or problem.loosened is not relaxation:
+        settle_relaxation(state, problem.loosened, start, tells=not tolerances)
     if not tolerances:
-        _prove(state, relaxation, start)
+        settle_relaxation(state, relaxation, start)
     elif relaxation is not None and relaxation.node_count > state.parameters.relaxation_nodes:
         # It would be asked again for each tier.
-        _prove(state, relaxation, start, tells=False)
+        settle_relaxation(state, relaxation, start, tells=False)
         relaxation = None
-    others: list[Plan] = []
     if tolerances:
-        # Its floors are of no use to the search for the best, so it has a state of its own.
-        begun = State(problem, start, deadline, report, state.parameters, state.ground)
-        with stage(Stage.FILL):
-            spent = spend_at_once(begun, dict(tolerances))
-        if spent:
+        state = _spend(state, tolerances, relaxation, start, report)
+    if any(floor is not None for floor in state.worth.floors):
+        settle_relaxation(state, relaxation, start)
+    _improve(state)
+    measure_fewest(state)
+    return _settle_again(state, report)
+
+
+def _tolerances(state: State) -> Mapping[TierName, float]:
+    """The share of each tier that later ones may spend, in the order of tiers; those without any
+    are left out.
+    """
+    # Nothing can be spent of a tier that counts nothing here.
+    counted = {goal.tier for goal in state.goals if goal.reported}
+    tolerance = state.problem.policy.tolerance
+    shares = {tier: tolerance(tier.value) for tier in TierName if tier.provable}
+    return {tier: share for tier, share in shares.items() if share > 0 and tier in counted}
+
+
+def _spend(
+    state: State,
+    tolerances: Mapping[TierName, float],
+    relaxation: Problem | None,
+    start: Solution,
+    report: Report,
+) -> State:
+    """The state in which later tiers may spend their shares of what earlier ones reach."""
+    deadline = state.deadline
+    # Its floors are of no use to the search for the best, so it has a state of its own.
+    begun = State(state.problem, start, deadline, report, state.parameters, state.ground)
+    with stage(Stage.FILL):
+        if spend_at_once(begun, tolerances):
             begun.accept(state.plan)
-            state, tolerances = begun, []
-        else:
-            others = [begun.plan]
-            state.accept(begun.plan)
-    for i, (tier, share) in enumerate(tolerances):
+            return begun
+    state.accept(begun.plan)
+    for i, (tier, share) in enumerate(tolerances.items()):
         # What may be spent of a tier is a share of its best, so that is found first.
-        if not problem.policy.deterministic:
+        if not state.problem.policy.deterministic:
             now = time.monotonic()
             state.deadline = now + (deadline - now) / (len(tolerances) + 1 - i)
-        state.spends = share
-        state.to_spend = frozenset(later for later, _ in tolerances[i:])
+        state.spends, state.to_spend = share, frozenset([*tolerances][i:])
         for k in (k for k, g in enumerate(state.goals) if g.tier is tier and g.reported):
             state.known_goals = k + 1
-            _prove(state, relaxation, start)
+            settle_relaxation(state, relaxation, start)
             _improve(state)
             # What is spent of one priority is not for lower ones: each has its best before that.
             if not state.reaches(k):
                 break
         state.tolerate(tier, share)
-        for plan in others:
-            # It lacks something of the bound, but may have enough of the best.
-            state.accept(plan)
+        # It lacks something of the bound, but may have enough of the best.
+        state.accept(begun.plan)
     state.known_goals, state.spends, state.to_spend = len(state.goals), 0.0, frozenset()
     state.deadline = deadline
-    if any(floor is not None for floor in state.worth.floors):
-        _prove(state, relaxation, start)
-    _improve(state)
-    measure_fewest(state)
-    return _settle_again(state, report)
+    return state
 
 
 def _settle_again(state: State, report: Report) -> Solution:
@@ -195,51 +206,6 @@ def _settle_again(state: State, report: Report) -> Solution:
     return last.solution(final=True)
 
 
-def _prove(
-    state: State, relaxation: Problem | None, start: Solution, *, tells: bool = True
-) -> None:
-    """Bounds from a looser problem, where it `tells` any; its plans may break rules, so they are
-    dropped, except where it differs in the queues alone, which every plan is held against.
-    """
-    if relaxation is None or state.left <= 0:
-        return
-    if not (relaxation.apart or has_goals_of(state.problem, relaxation)):
-        # Bounds are told goal by goal. In one of them a gang may have to run that may go in the
-        # other, and then it has goals of its own.
-        return
-    late = time.monotonic() + state.at_most(state.left * state.parameters.relaxation_share)
-    if relaxation.apart:
-        start = to_solution(relaxation, home_plan(relaxation))
-    loose = State(relaxation, start, late, lambda solution: None, state.parameters)
-    loose.follow_floors(state)
-    loosest = without_reservations(relaxation)
-    if loosest is not relaxation:
-        first = State(loosest, start, late, lambda solution: None, state.parameters)
-        first.follow_floors(state)
-        count(first)
-        loose.learn_all(first.bounds)
-    # What is reserved hardly matters to who waited longest, and takes long to count on many nodes.
-    small = relaxation.node_count <= state.parameters.relaxation_nodes
-    if small or loosest is relaxation or loose.open_tier is TierName.ADMITTED:
-        count(loose)
-        count_tiers(loose)
-    victims = many_may_give_way(loose.problem, loose.parameters)
-    if victims:
-        bound_victims(loose)
-    settle_aggregate(loose)
-    if small or not victims:
-        settle_exact(loose)
-    if relaxation.free is state.problem.free:
-        state.accept(loose.plan)
-    if relaxation.exact:
-        state.trust_most(loose)
-    if relaxation.exact and tells:
-        if relaxation.apart:
-            state.trust_looser(loose)
-        else:
-            state.trust(loose.bounds, mended=not relaxation.mends)
-
-
 def _improve(state: State) -> None:
     """All stages, until everything is proven or time is up."""
     with stage(Stage.VICTIMS):
@@ -248,61 +214,7 @@ def _improve(state: State) -> None:
         # Nothing after it would have time.
         return
     if not state.proven:
-        ahead = state.ground.ahead
-        if ahead is None:
-            with stage(Stage.COUNT):
-                count(state)
-            with stage(Stage.AGGREGATE):
-                settle_aggregate(state, most=state.parameters.aggregate_first_variables)
-        with stage(Stage.DECODE):
-            assigned = decode_shared(state) if ahead is None else ahead.assigned
-        with stage(Stage.AGGREGATE):
-            nodes_first = nodes_come_first(state.problem)
-            by_nodes = nodes_first and settle_loose(state)
-        with stage(Stage.EXCHANGE):
-            refill_domains(state)
-        with stage(Stage.FILL):
-            if ahead is None:
-                assigned = assign_blocks(state) or assigned
-        with stage(Stage.COUNT):
-            count_tiers(state)
-        with stage(Stage.AGGREGATE):
-            # Where hardly any gang names a domain, nodes say who gets room.
-            few = state.parameters.loose_named
-            if not (assigned or nodes_first):
-                by_nodes = settle_loose(state, most_named=few)
-        with stage(Stage.CONFIGURE):
-            # Placing gangs one after another does not come near.
-            configured = settle_configurations(state, assigned=assigned)
-        with stage(Stage.EXCHANGE):
-            if configured:
-                exchange_parts(state, cold=True)
-        with stage(Stage.FILL):
-            if configured and not assigned:
-                assigned = assign_blocks(state, again=True)
-            fill_unlike_blocks(state)
-        with stage(Stage.DECODE):
-            if not assigned and not configured and not by_nodes:
-                decode(state, first=True)
-            sets = any(g.base >= 0 for g in state.problem.gangs)
-            if sets:
-                # Placing gangs in another order finds room for sets long before block swaps do.
-                decode(state, first=False)
-        with stage(Stage.AGGREGATE):
-            # What blocks cannot tell, because nodes hold several pods, nodes do.
-            if not nodes_first:
-                by_nodes = settle_loose(state) or by_nodes
-        if state.packs:
-            with stage(Stage.EXCHANGE):
-                exchange_parts(state)
-        with stage(Stage.FILL):
-            if not by_nodes:
-                fill_blocks(state, anew=not assigned)
-        with stage(Stage.DECODE):
-            if not (configured or sets):
-                decode(state, first=False)
-        with stage(Stage.EXCHANGE):
-            exchange_parts(state)
+        _place(state)
     with stage(Stage.COUNT):
         count_places(state)
     with stage(Stage.AGGREGATE):
@@ -314,3 +226,62 @@ def _improve(state: State) -> None:
         settle_exact(state)
     with stage(Stage.IMPROVE):
         improver.run()
+
+
+def _place(state: State) -> None:
+    """The steps that say which gangs get room, and place them."""
+    ahead = state.ground.ahead
+    if ahead is None:
+        with stage(Stage.COUNT):
+            count(state)
+        with stage(Stage.AGGREGATE):
+            settle_aggregate(state, most=state.parameters.aggregate_first_variables)
+    with stage(Stage.DECODE):
+        assigned = decode_shared(state) if ahead is None else ahead.assigned
+    with stage(Stage.AGGREGATE):
+        nodes_first = nodes_come_first(state.problem)
+        by_nodes = nodes_first and settle_loose(state)
+    with stage(Stage.EXCHANGE):
+        refill_domains(state)
+    with stage(Stage.FILL):
+        if ahead is None:
+            assigned = assign_blocks(state) or assigned
+    with stage(Stage.COUNT):
+        count_tiers(state)
+    with stage(Stage.AGGREGATE):
+        # Where hardly any gang names a domain, nodes say who gets room.
+        few = state.parameters.loose_named
+        if not (assigned or nodes_first):
+            by_nodes = settle_loose(state, most_named=few)
+    with stage(Stage.CONFIGURE):
+        # Placing gangs one after another does not come near.
+        configured = settle_configurations(state, assigned=assigned)
+    with stage(Stage.EXCHANGE):
+        if configured:
+            exchange_parts(state, cold=True)
+    with stage(Stage.FILL):
+        if configured and not assigned:
+            assigned = assign_blocks(state, again=True)
+        fill_unlike_blocks(state)
+    with stage(Stage.DECODE):
+        if not assigned and not configured and not by_nodes:
+            decode(state, first=True)
+        sets = any(g.base >= 0 for g in state.problem.gangs)
+        if sets:
+            # Placing gangs in another order finds room for sets long before block swaps do.
+            decode(state, first=False)
+    with stage(Stage.AGGREGATE):
+        # What blocks cannot tell, because nodes hold several pods, nodes do.
+        if not nodes_first:
+            by_nodes = settle_loose(state) or by_nodes
+    if state.packs:
+        with stage(Stage.EXCHANGE):
+            exchange_parts(state)
+    with stage(Stage.FILL):
+        if not by_nodes:
+            fill_blocks(state, anew=not assigned)
+    with stage(Stage.DECODE):
+        if not (configured or sets):
+            decode(state, first=False)
+    with stage(Stage.EXCHANGE):
+        exchange_parts(state)

@@ -12,10 +12,11 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.rules import reservations
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.search import engine
+from placement_service.search import relaxation_stage
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS
+from placement_service.search.relaxation_stage import settle_relaxation
 from tests.scenario import Group, Scenario
 
 #: Two nodes on which pods of one gang would have to choose, and a third one.
@@ -40,19 +41,17 @@ def counted(
         questions.append(state.problem)
         count(state)
 
-    monkeypatch.setattr(engine, "count", noted)
-    for stage in ("settle_aggregate", "settle_exact", "_improve"):
-        monkeypatch.setattr(engine, stage, lambda *args, **more: None)
+    monkeypatch.setattr(relaxation_stage, "count", noted)
+    for stage in ("settle_aggregate", "settle_exact"):
+        monkeypatch.setattr(relaxation_stage, stage, lambda state: None)
     problem = formulate(scenario.snapshot(), scenario.policy)
     assert problem.relaxation is not None
-    found = engine.search(
-        problem,
-        first_answer(problem),
-        deadline=time.monotonic() + 60,
-        report=lambda _: None,
-        parameters=replace(DEFAULTS, relaxation_nodes=most_nodes),
-    )
-    return questions, next(t.bound for t in found.tiers if t.name is TierName.ADMITTED)
+    start = first_answer(problem)
+    parameters = replace(DEFAULTS, relaxation_nodes=most_nodes)
+    state = State(problem, start, time.monotonic() + 60, None, parameters)
+    settle_relaxation(state, problem.relaxation, start)
+    tiers = state.solution().tiers
+    return questions, next(t.bound for t in tiers if t.name is TierName.ADMITTED)
 
 
 def beside(problem: Problem) -> int:
