@@ -122,21 +122,44 @@ def classify(
     units = _Units(problem.request[np.ix_(rows, used)], sorts_of(problem, pod_classes), demand)
     room = units.in_steps(np.minimum(free[np.ix_(nodes, used)], units.ceiling()))
     eligible = problem.eligible[np.ix_(rows, nodes)].T
-    # Nodes of which all that matters is equal are looked at once.
     places = [problem.levels[i].place_of[nodes] for i in levels]
-    spots = np.stack([*places, *(mark[nodes] for mark in marks), np.zeros_like(nodes)], axis=1)
+    spots: Ints = np.stack(
+        [*places, *(mark[nodes] for mark in marks), np.zeros_like(nodes)], axis=1
+    )
+    # Nodes of which all that matters is equal are looked at once.
     first, kind_of = _kinds(np.concatenate([room, eligible, spots], axis=1))
-    keys = [room[i].tobytes() + eligible[i].tobytes() for i in first]
-    limits = [_worth_while(count, parameters) for count in np.bincount(kind_of).tolist()]
+    facts = _facts(units, room[first], eligible[first], np.bincount(kind_of), parameters, until)
+    class_of = np.array(_numbers(facts, spots[first]), dtype=np.int64)
+    classes: list[NodeClass] = []
+    for members in _members(class_of[kind_of]):
+        last = members[-1]
+        fits = facts[kind_of[last]]
+        inside = tuple(nodes[members].tolist())
+        classes.append(
+            NodeClass(inside, fits.patterns, fits.most, tuple(free[nodes[last]].tolist()))
+        )
+    return tuple(classes)
+
+
+def _facts(
+    units: _Units,
+    room: Ints,
+    eligible: Bools,
+    counts: Ints,
+    parameters: ModelParameters,
+    until: float,
+) -> list[_Fits]:
+    """What fits on a node of each kind, of which there are so many, by their room [*, R] and the
+    pod classes that they take [*, K]. Raises OutOfTime.
+    """
+    keys = [mine.tobytes() + able.tobytes() for mine, able in zip(room, eligible, strict=True)]
+    limits = [_worth_while(count, parameters) for count in counts.tolist()]
     highest: dict[bytes, int] = {}
     for key, limit in zip(keys, limits, strict=True):
         highest[key] = max(limit, highest.get(key, 0))
     known: dict[bytes, _Fits] = {}
-    #: By kind of node what fits there, and the number of its class: many for each node alone.
     facts: list[_Fits] = []
-    class_of: list[int] = []
-    number: dict[object, int] = {}
-    for i, key, limit in zip(first, keys, limits, strict=True):
+    for i, (key, limit) in enumerate(zip(keys, limits, strict=True)):
         if key not in known:
             if time.monotonic() > until:
                 raise OutOfTime
@@ -147,22 +170,24 @@ def classify(
         if fits.patterns is not None and len(fits.patterns) > limit:
             fits = fits._replace(patterns=None)
         facts.append(fits)
+    return facts
+
+
+def _numbers(facts: Sequence[_Fits], spots: Ints) -> list[int]:
+    """The number of the class of each kind of node, by what fits there and what else distinguishes
+    it [*, P].
+    """
+    numbers: list[int] = []
+    number: dict[object, int] = {}
+    for fits, spot in zip(facts, spots, strict=True):
         if not any(fits.most):
-            class_of.append(_NOTHING_FITS)
+            numbers.append(_NOTHING_FITS)
         elif fits.patterns is None:
-            class_of.append(_EACH_ALONE)
+            numbers.append(_EACH_ALONE)
         else:
-            signature = spots[i].tobytes(), tuple(m > 0 for m in fits.most), fits.patterns
-            class_of.append(number.setdefault(signature, len(number)))
-    classes: list[NodeClass] = []
-    for members in _members(np.array(class_of, dtype=np.int64)[kind_of]):
-        last = members[-1]
-        fits = facts[kind_of[last]]
-        inside = tuple(nodes[members].tolist())
-        classes.append(
-            NodeClass(inside, fits.patterns, fits.most, tuple(free[nodes[last]].tolist()))
-        )
-    return tuple(classes)
+            signature = spot.tobytes(), tuple(m > 0 for m in fits.most), fits.patterns
+            numbers.append(number.setdefault(signature, len(number)))
+    return numbers
 
 
 def _kinds(rows: Ints) -> tuple[list[int], Ints]:

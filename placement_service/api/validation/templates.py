@@ -88,25 +88,37 @@ def spread_constraints_are_sound(
         yield from selector_problems(f"{path}.selector", constraint.selector, lengths)
 
 
-def device_shares_are_sound(
+def network_devices_are_beside_gpus(
     template: PodTemplate, policy: Policy, lengths: Lengths
 ) -> Iterator[Problem]:
-    share = template.device_share
-    nics, whole = template.same_pcie_nics, policy.whole_gpus(template.requests)
+    nics = template.same_pcie_nics
     if nics < 0:
         yield "same_pcie_nics", f"must not be negative, is {nics}"
     if nics > MAX_DEVICES:
         yield "same_pcie_nics", f"must be at most {MAX_DEVICES}, is {nics}"
-    if nics > 0 and share is None and not whole:
+    if nics > 0 and template.device_share is None and not policy.whole_gpus(template.requests):
         yield "same_pcie_nics", "must be absent where no GPUs are asked for"
+
+
+def required_partitions_are_of_whole_gpus(
+    template: PodTemplate, policy: Policy, lengths: Lengths
+) -> Iterator[Problem]:
     required = template.required_partition
-    if required is not None and not whole:
+    if required is None:
+        return
+    if not policy.whole_gpus(template.requests):
         yield "required_partition", "must be absent where no whole GPUs are asked for"
-    if required is not None and required.ring_bandwidth < 0:
+    if required.ring_bandwidth < 0:
         yield (
             "required_partition.ring_bandwidth",
             f"must not be negative, is {required.ring_bandwidth}",
         )
+
+
+def device_shares_are_sound(
+    template: PodTemplate, policy: Policy, lengths: Lengths
+) -> Iterator[Problem]:
+    share = template.device_share
     if share is None:
         return
     for field, milli in (
@@ -123,6 +135,7 @@ def device_shares_are_sound(
         yield "device_share", "must ask for something"
     if not 1 <= share.count <= MAX_DEVICES:
         yield "device_share.count", f"must be from 0 to {MAX_DEVICES}, is {share.count}"
+    whole = policy.whole_gpus(template.requests)
     if whole:
         yield "device_share", f"must be absent where whole GPUs are asked for, here {whole}"
 
@@ -156,6 +169,8 @@ RULES: tuple[Callable[[PodTemplate, Policy, Lengths], Iterator[Problem]], ...] =
     affinity_terms_are_sound,
     requested_host_ports_exist,
     spread_constraints_are_sound,
+    network_devices_are_beside_gpus,
+    required_partitions_are_of_whole_gpus,
     device_shares_are_sound,
     required_reservations_are_sound,
     what_is_unsupported_is_said_briefly,

@@ -351,15 +351,7 @@ def _add_patterns(
     )
     if best < 0 or not _count_parts(counting, best, units):
         return None
-    sizes: dict[int, list[tuple[cp_model.IntVar, int]]] = {}
-    for z, c in zip(admitted, counting.classes, strict=True):
-        per: dict[int, int] = {}
-        for content, times in c.parts[best]:
-            size = part_size(content, units)
-            if size > 1:
-                per[size] = per.get(size, 0) + times
-        for size, times in per.items():
-            sizes.setdefault(size, []).append((z, times))
+    sizes = _parts_by_size(counting, admitted, best, units)
     order = sorted(sizes, reverse=True)
     level = counting.levels[best]
     room = np.bincount(counting.problem.levels[level].place_of, nodes).astype(np.int64)
@@ -380,6 +372,23 @@ def _add_patterns(
     for size in order:
         model.add(dot(sizes[size]) <= dot(supply[size]))
     return _Patterns(level, units, room, tuple(uses))
+
+
+def _parts_by_size(
+    counting: Counting, admitted: Sequence[cp_model.IntVar], i: int, units: Ints
+) -> dict[int, list[tuple[cp_model.IntVar, int]]]:
+    """Parts of two counted units and more at a level, by their size: of each class of gangs so many
+    for each gang that is admitted.
+    """
+    sizes: dict[int, list[tuple[cp_model.IntVar, int]]] = {}
+    for z, c in zip(admitted, counting.classes, strict=True):
+        per: Counter[int] = Counter()
+        for content, times in c.parts[i]:
+            per[part_size(content, units)] += times
+        for size, times in per.items():
+            if size > 1:
+                sizes.setdefault(size, []).append((z, times))
+    return sizes
 
 
 def _count_parts(counting: Counting, i: int, units: Ints) -> int:

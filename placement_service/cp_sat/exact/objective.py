@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -23,6 +24,13 @@ from placement_service.formulation.plan import is_placed, pods_of
 from placement_service.formulation.problem import Gang, Scope
 from placement_service.formulation.tiers.goal import Admission, Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN, sets
+
+
+class _SetPlaces(NamedTuple):
+    """Places that a set uses whatever is decided, and whether it uses each other one."""
+
+    known: set[int]
+    fresh: list[Var]
 
 
 class Goals:
@@ -147,8 +155,16 @@ class Goals:
 
     def _set_cost(self, members: Sequence[Gang], mine: set[GangIdx]) -> Var:
         """Places beyond the first that a set uses at its level, when it counts."""
-        base, scaled = members[0], members[1:]
-        level = base.set_level
+        places = self._set_places(members, mine)
+        counts = self._set_counts(members, mine)
+        cost = self.cp.new_int_var(0, len(places.known) + len(places.fresh), "")
+        beyond = cp_model.LinearExpr.sum(places.fresh) + len(places.known) - 1
+        self.cp.add(cost >= beyond).only_enforce_if(counts)
+        return cost
+
+    def _set_places(self, members: Sequence[Gang], mine: set[GangIdx]) -> _SetPlaces:
+        """The places of a set, of whose members `mine` are open to decision."""
+        level = members[0].set_level
         place = self.problem.levels[level].place_of
         known: set[int] = set()
         uses: dict[int, Var] = {}
@@ -159,20 +175,25 @@ class Goals:
             return uses[at]
 
         for g in members:
-            bound = set(g.set_running)
+            running = set(g.set_running)
             if g.index not in mine:
                 if is_placed(g, self.fixed):
-                    known |= bound
+                    known |= running
                     known |= {int(place[n]) for _, n, _ in self.fixed.get(g.index, ())}
                 continue
             if not g.pending:
-                known |= bound
-            for at in bound if g.pending else ():
+                known |= running
+            for at in running if g.pending else ():
                 self.cp.add(use(at) >= self.z[g.index])
             for d in range(len(g.demands)):
                 for at, variables in self._by_place(g, d, level).items():
                     most = g.demands[d].count
                     self.cp.add(cp_model.LinearExpr.sum(variables) <= most * use(at))
+        return _SetPlaces(known, [v for at, v in uses.items() if at not in known])
+
+    def _set_counts(self, members: Sequence[Gang], mine: set[GangIdx]) -> Var:
+        """Whether a set counts: a scaled gang of it runs, and one of its gangs gets new pods."""
+        scaled = members[1:]
         counts = self.cp.new_bool_var("")
         running = [
             g for g in scaled if not g.pending or (g.index not in mine and is_placed(g, self.fixed))
@@ -186,11 +207,7 @@ class Goals:
                 self.cp.add(counts >= self.z[g.index])
             elif running:
                 self.cp.add(counts >= self._gets_new_pods(g))
-        fresh = [v for at, v in uses.items() if at not in known]
-        cost = self.cp.new_int_var(0, len(known) + len(fresh), "")
-        beyond = cp_model.LinearExpr.sum(fresh) + len(known) - 1
-        self.cp.add(cost >= beyond).only_enforce_if(counts)
-        return cost
+        return counts
 
     @cached_property
     def _fragmentation(self) -> Terms[Var]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from ortools.sat.python import cp_model
 
 from placement_service.cp_sat.rules.counts import DomainCounts, counts
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.rules.reserved_room import ReservedRoom
+from placement_service.formulation.tiers.goal import Terms
 
 
 def post(model: DomainCounts, rule: ReservedRoom) -> None:
@@ -18,20 +20,18 @@ def post(model: DomainCounts, rule: ReservedRoom) -> None:
         for owner in rule.owners
     ]
     #: Of each owner, its pods and, with the weight -1, those of them that use a reservation.
-    without: list[list[tuple[Var, int]]] = [[(pods, 1) for pods in some] for some in there]
-    load: list[list[tuple[Var, int]]] = []
+    without: list[Terms[Var]] = [[(pods, 1) for pods in some] for some in there]
+    load: list[Terms[Var]] = []
     for row in rule.rows:
         take = np.asarray(row.take)
         units = model.by_domain(rule.level, take > 0).get(rule.at, ())
         load.append([(u.units, int(take[u.pod_class])) for u in units])
+    taken_at_all = [
+        # Where more may be held than there is, that matters only once pods take some of it.
+        _taken_at_all(model.cp, terms) if sum(row.held) > row.limit else None
+        for row, terms in zip(rule.rows, load, strict=True)
+    ]
     limits = [row.limit for row in rule.rows]
-    # Whether any pod takes some of it, where more may be held than there is.
-    taken_at_all: dict[int, Var] = {}
-    for f, row in enumerate(rule.rows):
-        if sum(row.held) > row.limit:
-            some = taken_at_all[f] = cp.new_bool_var("")
-            for taking, _ in load[f]:
-                cp.add(taking == 0).only_enforce_if(some.negated())
     for r, kind in enumerate(rule.kinds):
         most = 1 if kind.single else model.total_units()
         users = [(o, cp.new_int_var(0, most, "")) for o in kind.owners if there[o]]
@@ -53,7 +53,15 @@ def post(model: DomainCounts, rule: ReservedRoom) -> None:
                 load[f].append((rest, 1))
     for pods, insists in zip(without, rule.insist, strict=True):
         cp.add(dot(pods) == 0 if insists else dot(pods) >= 0)
-    for f, (terms, limit) in enumerate(zip(load, limits, strict=True)):
+    for terms, limit, some in zip(load, limits, taken_at_all, strict=True):
         fits = cp.add(dot(terms) <= limit)
-        if f in taken_at_all:
-            fits.only_enforce_if(taken_at_all[f])
+        if some is not None:
+            fits.only_enforce_if(some)
+
+
+def _taken_at_all(cp: cp_model.CpModel, terms: Terms[Var]) -> Var:
+    """Whether any of some pods are there."""
+    taken: Var = cp.new_bool_var("")
+    for pods, _ in terms:
+        cp.add(pods == 0).only_enforce_if(taken.negated())
+    return taken

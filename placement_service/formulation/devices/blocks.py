@@ -21,7 +21,6 @@ want network devices get none here.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -182,22 +181,24 @@ class Blocks:
 
     def takes(self, want: Want) -> dict[str, int]:
         """What a pod takes of each column."""
-        takes: Counter[str] = Counter()
-        if want.nics:
-            takes[NETWORK] = 1
-        if not want.whole:
-            for memory, sizes in self._sizes.items():
-                milli = _milli(want, memory)
-                for size in sizes.distinct:
-                    block = sizes.rounded.get(milli, PLENTY)
-                    if want.number > 1:
-                        block = want.number * WHOLE
-                    takes[_share_column(memory, size)] = block // size
+        takes = self._whole_takes(want) if want.whole else self._share_takes(want)
+        return {NETWORK: 1} | takes if want.nics else takes
+
+    def _share_takes(self, want: Want) -> dict[str, int]:
+        takes: dict[str, int] = {}
+        for memory, sizes in self._sizes.items():
+            # Different devices each: only wholly free ones are sure to be.
+            block = sizes.rounded.get(_milli(want, memory), PLENTY)
             if want.number > 1:
-                # Different devices each: only wholly free ones are sure to be.
-                takes[FREE] = want.number
-            return takes
-        takes[FREE] = want.number
+                block = want.number * WHOLE
+            for size in sizes.distinct:
+                takes[_share_column(memory, size)] = block // size
+        if want.number > 1:
+            takes[FREE] = want.number
+        return takes
+
+    def _whole_takes(self, want: Want) -> dict[str, int]:
+        takes = {FREE: want.number}
         for memory, sizes in self._sizes.items():
             for size in sizes.distinct:
                 takes[_share_column(memory, size)] = want.number * (WHOLE // size)
