@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from placement_service.entities.planning import Reduce, Relax, Remedy
 from placement_service.entities.request import PodGang, PodGroup, Snapshot
@@ -60,7 +61,7 @@ def reduce(case: Case) -> Iterator[Reduce]:
         most = group.min_replicas - max(1, group.running_count)
         if best is not None:
             most = min(most, best.minimum - best.to - 1)
-        less, sure = _fewest_given_up(case, group, most)
+        less, sure = _Reducing(case, group, most).fewest()
         proven = proven and sure
         if less is not None:
             best = Reduce(group.name, group.min_replicas, group.min_replicas - less, False)
@@ -69,73 +70,98 @@ def reduce(case: Case) -> Iterator[Reduce]:
         yield replace(best, proven=True)
 
 
-def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None, bool]:
-    """The fewest replicas that a group gives up, None when no number is enough; and whether that is
-    certain."""
+class _Fewest(NamedTuple):
+    """The fewest replicas that are known to be enough, None when no number is; and whether that is
+    certain.
+    """
 
-    def change(less: int) -> Callable[[Snapshot], Snapshot]:
-        to = group.min_replicas - less
-        return _of_gang(case, partial(changes.reduced, group=group.name, to=to))
+    less: int | None
+    sure: bool
 
-    def places(less: int) -> bool:
-        lighter = _lighter(case, group, less)
+
+class _Reducing:
+    """A group that gives up `most` replicas or fewer."""
+
+    def __init__(self, case: Case, group: PodGroup, most: int) -> None:
+        self._case, self._group, self._most = case, group, most
+
+    def fewest(self) -> _Fewest:
+        """The fewest that are enough."""
+        if self._most < 1 or self._is_refuted(self._most):
+            return _Fewest(None, True)
+        if not self._places(self._most):
+            fit = self._case.settled(self._change(self._most))
+            if not fit.found:
+                return _Fewest(None, fit is Fit.NO)
+        # Trials refuse too much; the rest is left to proofs and to the search.
+        tried = self._fewest_that_place()
+        best, enough = _Fewest(None, True), False
+        for less in range(tried, self._most + 1):
+            fit = self._case.settled(self._change(less))
+            enough = fit is Fit.YES
+            if fit.found:
+                best = _Fewest(less, best.sure and enough)
+                break
+            best = _Fewest(None, best.sure and fit is Fit.NO)
+        return self._fewer(tried, best, enough)
+
+    def _fewest_that_place(self) -> int:
+        """The fewest with which a trial places the gang, as far as more of them help; `most` if
+        none does.
+        """
+        low, high = 0, self._most
+        while low + 1 < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._places(middle) else (middle, high)
+        return high
+
+    def _fewer(self, than: int, best: _Fewest, enough: bool) -> _Fewest:
+        """The best of fewer `than` so many; `enough` says that the present best is for certain."""
+        for less in range(than - 1, 0, -1):
+            if self._is_refuted(less):
+                break
+            fit, plan = self._case.fit(self._case.trial(self._change(less)(self._case.snapshot)))
+            if plan is None:
+                # A gang that gives up less does not fit either.
+                return _Fewest(best.less, best.sure and fit is Fit.NO)
+            # A gang that gives up more may still be left out for others.
+            fit = self._case.settled(self._change(less), plan)
+            if fit is Fit.YES or (fit.found and not enough):
+                enough = fit is Fit.YES
+                best = _Fewest(less, enough)
+            elif fit is not Fit.NO:
+                return _Fewest(best.less, False)
+        return best
+
+    def _change(self, less: int) -> Callable[[Snapshot], Snapshot]:
+        to = self._group.min_replicas - less
+        return _of_gang(self._case, partial(changes.reduced, group=self._group.name, to=to))
+
+    def _places(self, less: int) -> bool:
+        """Whether a trial places the gang, and all others that it has to."""
+        lighter = self._lighter(less)
         if lighter is not None:
-            return case.here.place(gang=lighter) is not None
-        return case.trial(change(less)(case.snapshot)).place() is not None
+            return self._case.here.place(gang=lighter) is not None
+        return self._case.trial(self._change(less)(self._case.snapshot)).place() is not None
 
-    least = _lighter(case, group, most)
-    if most < 1 or (least is not None and case.here.is_refuted(gang=least)):
-        return None, True
-    low, high = 0, most  # Giving up `low` is not enough, as far as is known.
-    if not places(most):
-        fit = case.settled(change(most))
-        if not fit.found:
-            return None, fit is Fit.NO
-    while low + 1 < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if places(middle) else (middle, high)
-    # Trials refuse too much; the rest is left to proofs and to the search.
-    best, sure, enough = None, True, False
-    for less in range(high, most + 1):
-        fit = case.settled(change(less))
-        if fit.found:
-            best, enough = less, fit is Fit.YES
-            sure = sure and enough
-            break
-        sure = sure and fit is Fit.NO
-    for less in range(high - 1, 0, -1):
-        lighter = _lighter(case, group, less)
-        if lighter is not None and case.here.is_refuted(gang=lighter):
-            break
-        trial = case.trial(change(less)(case.snapshot))
-        fit, plan = case.fit(trial)
-        if plan is None:
-            # A gang that gives up less does not fit either.
-            sure = sure and fit is Fit.NO
-            break
-        # A gang that gives up more may still be left out for others.
-        settled = case.settled(change(less), plan)
-        if settled is Fit.YES or (settled.found and not enough):
-            best, sure, enough = less, settled is Fit.YES, settled is Fit.YES
-        elif settled is not Fit.NO:
-            sure = False
-            break
-    return best, sure
+    def _is_refuted(self, less: int) -> bool:
+        """Whether counting alone shows that so many are not enough."""
+        lighter = self._lighter(less)
+        return lighter is not None and self._case.here.is_refuted(gang=lighter)
 
-
-def _lighter(case: Case, group: PodGroup, less: int) -> Gang | None:
-    """The gang whose group needs fewer replicas, None where that is another problem."""
-    gang = case.here.gang
-    at = [g.name for g in case.gang.groups].index(group.name)
-    if not gang.placeable:
+    def _lighter(self, less: int) -> Gang | None:
+        """The gang whose group needs fewer replicas, None where that is another problem."""
+        gang = self._case.here.gang
+        at = [g.name for g in self._case.gang.groups].index(self._group.name)
+        if not gang.placeable:
+            return None
+        for i, requirement in enumerate(gang.requirements):
+            members = [m for d in requirement.demands for m in gang.demands[d].members]
+            if all(member.group == at and member.pods == 1 for member in members):
+                lighter = requirement._replace(missing=max(0, requirement.missing - less))
+                requirements = (*gang.requirements[:i], lighter, *gang.requirements[i + 1 :])
+                return replace(gang, requirements=requirements)
         return None
-    for i, requirement in enumerate(gang.requirements):
-        members = [m for d in requirement.demands for m in gang.demands[d].members]
-        if all(member.group == at and member.pods == 1 for member in members):
-            lighter = requirement._replace(missing=max(0, requirement.missing - less))
-            requirements = (*gang.requirements[:i], lighter, *gang.requirements[i + 1 :])
-            return replace(gang, requirements=requirements)
-    return None
 
 
 def _without_scopes(case: Case) -> Gang | None:
