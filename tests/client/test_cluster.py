@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import kubernetes.config.incluster_config as incluster
 import pytest
+import yaml
 from kubernetes.client import configuration
 
 from placement.cluster import ApiError
@@ -108,6 +110,60 @@ def test_a_token_that_is_gone_for_a_moment_is_no_answer(tmp_path: Path) -> None:
         with pytest.raises(ApiError, match="no credentials") as none:
             connection.request("GET", NODES.path)
         assert none.value.status == 0
+
+
+def kubeconfig_of(cluster: Cluster, tmp_path: Path, **user: object) -> str:
+    """A kubeconfig with these credentials."""
+    body = yaml.safe_load(cluster.kubeconfig().read_text())
+    body["users"][0]["user"] = user
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(body))
+    return str(file)
+
+
+def test_credentials_that_were_replaced_are_read_anew(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_nodes(node("a", gpus=4))
+    kubeconfig = kubeconfig_of(cluster, tmp_path, token="expired")
+    connection = Connection.connect(kubeconfig=kubeconfig)
+    kubeconfig_of(cluster, tmp_path, token=cluster.server.token(ADMIN))
+    guarded = connection.guarded(lambda method: None)
+    assert names(connection) == ["a"]
+    assert names(guarded) == ["a"]
+
+
+def test_so_are_those_in_a_file_that_a_kubeconfig_names(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_nodes(node("a", gpus=4))
+    token = tmp_path / "token"
+    token.write_text("expired")
+    connection = Connection.connect(
+        kubeconfig=kubeconfig_of(cluster, tmp_path, tokenFile=str(token))
+    )
+    token.write_text(cluster.server.token(ADMIN))
+    assert names(connection) == ["a"]
+
+
+def test_credentials_that_stay_refused_are_not_asked_for_each_time(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    asked = tmp_path / "asked"
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "of nobody"},
+    }
+    program = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": ["-c", f"echo asked >> {asked}; echo '{json.dumps(credential)}'"],
+        "interactiveMode": "Never",
+    }
+    connection = Connection.connect(kubeconfig=kubeconfig_of(cluster, tmp_path, exec=program))
+    for _ in range(3):
+        with pytest.raises(ApiError) as refused:
+            connection.request("GET", NODES.path)
+        assert refused.value.status == 401
+    # To connect, and once more when it was refused.
+    assert asked.read_text().split() == ["asked"] * 2
 
 
 def test_the_environment_is_asked_for_a_proxy_once(

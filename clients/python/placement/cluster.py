@@ -19,10 +19,9 @@ from urllib.parse import urlencode
 
 import kubernetes
 import urllib3
-import yaml
 
+from placement.kubeconfig import NotConfiguredError, Renewal, api_client
 from placement.resources import Resource
-from placement.timed_headers import POOLS
 
 Body = dict[str, Any]
 
@@ -105,10 +104,12 @@ class Cluster:
         *,
         observe: Callable[[Call], None] = lambda call: None,
         before: Callable[[str], None] = lambda method: None,
+        renewal: Renewal | None = None,
     ) -> None:
         self._client = client
         self._observe = observe
         self._before = before
+        self._renewal = renewal
 
     @classmethod
     def connect(
@@ -121,23 +122,24 @@ class Cluster:
     ) -> Cluster:
         """The cluster of a kubeconfig, of `KUBECONFIG`, of ~/.kube/config, or the one we run in.
 
-        The first that exists counts. Raises `ApiError` when none is configured.
+        The first that exists counts. Credentials that the server does not accept any more are read
+        anew from there. Raises `ApiError` when none is configured.
         """
-        configuration = kubernetes.client.Configuration()
-        _configure(configuration, kubeconfig or os.environ.get("KUBECONFIG"), context)
-        # The caller decides about repetitions; urllib3 would repeat three times by itself.
-        configuration.retries = False
-        configuration.connection_pool_maxsize = connections
-        # What the environment says of proxies counts once; else each request would read it anew.
-        configuration.proxy = configuration.proxy
-        client = kubernetes.client.ApiClient(configuration)
-        client.rest_client.pool_manager.pool_classes_by_scheme = POOLS
-        return cls(client, observe=observe)
+        files = kubeconfig or os.environ.get("KUBECONFIG")
+
+        def client() -> kubernetes.client.ApiClient:
+            return api_client(files, context, connections)
+
+        try:
+            connected = client()
+        except NotConfiguredError as error:
+            raise ApiError(0, f"no cluster is configured: {error}") from error
+        return cls(connected, observe=observe, renewal=Renewal(connected, client))
 
     def guarded(self, before: Callable[[str], None]) -> Cluster:
         """The same cluster over the same connections. `before` is told the method of each request
         before it is sent, and may raise `ApiError` instead."""
-        return Cluster(self._client, observe=self._observe, before=before)
+        return Cluster(self._client, observe=self._observe, before=before, renewal=self._renewal)
 
     def request(
         self,
@@ -249,7 +251,28 @@ class Cluster:
         content_type: str,
         timeout: float,
     ) -> Any:
+        """The answer's headers have come; its body is to be read. Raises `ApiError`."""
         self._before(method)
+        attempt = 0 if self._renewal is None else self._renewal.count
+        response = self._sent(method, path, query, body, content_type, timeout)
+        if response.status == 401 and self._renewal is not None and self._renewal.since(attempt):
+            # Who is not known changes nothing, so the request may be repeated.
+            response.close()
+            self._before(method)
+            response = self._sent(method, path, query, body, content_type, timeout)
+        if response.status >= 400:
+            raise _refusal(response)
+        return response
+
+    def _sent(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        content_type: str,
+        timeout: float,
+    ) -> Any:
         headers = {**self._client.default_headers, "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -280,46 +303,7 @@ class Cluster:
             raise ApiError(0, f"no answer from the API server: {error}") from error
         finally:
             self._observe(Call(method, path, status, time.monotonic() - started))
-        if status >= 400:
-            raise _refusal(response)
         return response
-
-
-def _configure(
-    configuration: kubernetes.client.Configuration, kubeconfig: str | None, context: str | None
-) -> None:
-    """Sets the address of the cluster and the credentials. `kubeconfig` may list several files."""
-    usual = os.path.expanduser("~/.kube/config")
-    files = (kubeconfig or usual).split(os.pathsep)
-    try:
-        if any(os.path.exists(os.path.expanduser(file)) for file in files):
-            kubernetes.config.load_kube_config(
-                config_file=os.pathsep.join(files),
-                context=context,
-                client_configuration=configuration,
-            )
-        elif kubeconfig:
-            raise ApiError(0, f"no cluster is configured: {kubeconfig}: No such file or directory")
-        elif context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-            kubernetes.config.load_incluster_config(client_configuration=configuration)
-        else:
-            raise ApiError(
-                0, f"no cluster is configured: KUBECONFIG is not set, and there is no {usual}"
-            )
-    except (kubernetes.config.ConfigException, OSError) as error:
-        raise ApiError(0, f"no cluster is configured: {error}") from error
-    except (
-        yaml.YAMLError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-    ) as error:
-        # What the client says of a file that holds something else names its own code.
-        raise ApiError(
-            0, f"no cluster is configured: {os.pathsep.join(files)} is no kubeconfig"
-        ) from error
 
 
 class WatchStream(Iterator[Body]):
