@@ -45,6 +45,23 @@ class Together:
     most: int
 
 
+class Given(NamedTuple):
+    """What a leaver gives back to a queue each time that it leaves."""
+
+    leaver: int
+    amount: int
+
+
+class QueueRoom(NamedTuple):
+    """One resource of a queue: what a unit of each demand takes [D], what is left before anybody
+    leaves, below zero where more runs than the limit, and what leavers give back.
+    """
+
+    take: tuple[int, ...]
+    left: int
+    given: tuple[Given, ...]
+
+
 class UnitsNeeded(NamedTuple):
     """So many units of some demands together."""
 
@@ -64,8 +81,8 @@ class EvictionQuestion:
     """The fewest pods that leave, so that units of some demands fit.
 
     N nodes, D demands, R resources. `free[N, R]` is left before anybody leaves, `request[D, R]`
-    is what a unit takes, `eligible[D, N]` where it may run. The sets in `forbidden`, leavers with
-    the times that they leave, are not chosen again.
+    is what a unit takes, `eligible[D, N]` where it may run. `queues` have to have room, too. The
+    sets in `forbidden`, leavers with the times that they leave, are not chosen again.
     """
 
     free: Ints
@@ -76,6 +93,7 @@ class EvictionQuestion:
     scopes: tuple[OneDomain, ...]
     leavers: tuple[Leaver, ...]
     limits: tuple[Together, ...]
+    queues: tuple[QueueRoom, ...] = ()
     forbidden: tuple[tuple[int, ...], ...] = ()
 
 

@@ -15,30 +15,20 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 
 from placement_service.entities.planning import Evict
-from placement_service.entities.request import (
-    CPU,
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    PODS,
-    BoundPod,
-    PodGang,
-    PodTemplate,
-    Snapshot,
-)
+from placement_service.entities.request import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.planning_questions import (
     EvictionAnswer,
     EvictionQuestion,
-    Freed,
-    Leaver,
     OneDomain,
-    PodsOf,
-    Together,
+    QueueRoom,
     UnitsNeeded,
 )
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.planning import changes
+from placement_service.planning.leavers import Leavers
 from placement_service.planning.remedy_case import Case, Fit
 
 _FUNCTION: Final = "placement_service.cp_sat.planning.least_eviction:least_eviction"
@@ -70,7 +60,7 @@ def evict(case: Case) -> Iterator[Evict]:
     # 1. Gangs that the plan places may lie elsewhere; without them at least so many have to go.
     alone = EvictionAnswer(None, 0)
     if trial.plan:
-        question = _question(trial.problem, leavers, [trial.gang], trial.problem.free, able)
+        question = _question(case, leavers, [trial.gang], trial.problem.free, able)
         alone = _asked(case.within(_SHARE), question) or alone
     # 2. Where all of them stay, the trial shows at once that it is enough.
     best: Evict | None = None
@@ -103,7 +93,7 @@ def _beside(
     """
     trial = case.here
     free = trial.residual.free.copy()
-    question = _question(trial.problem, leavers, [trial.gang], free, able)
+    question = _question(case, leavers, [trial.gang], free, able, stays=trial.plan)
     enough = _enough(case, leavers, question, exact=exact)
     if enough is None:
         return
@@ -181,7 +171,7 @@ def _together(case: Case, leavers: Leavers, able: Bools) -> EvictionQuestion | N
     trial = case.here
     others = [trial.problem.gangs[i] for i in trial.plan]
     gangs = [trial.gang, *(one for one in others if _is_exact(trial.problem, one))]
-    question = _question(trial.problem, leavers, gangs, trial.problem.free, able)
+    question = _question(case, leavers, gangs, trial.problem.free, able)
     return question if np.count_nonzero(question.eligible) <= _MOST_CHOICES else None
 
 
@@ -209,128 +199,20 @@ def _is_exact(problem: Problem, gang: Gang) -> bool:
     return not any(problem.special[d.pod_class] for d in gang.demands)
 
 
-class Chosen(NamedTuple):
-    """The gangs that leave whole, and all pods that leave."""
-
-    gangs: frozenset[str]
-    pods: frozenset[str]
-
-
-class Leavers:
-    """What may leave for a gang: `names` of the victims, one for each leaver.
-
-    `members` are the running pods of each gang.
-    """
-
-    def __init__(self, snapshot: Snapshot, gang: PodGang) -> None:
-        self.snapshot = snapshot
-        self.names: list[tuple[str, ...]] = []
-        self.templates: list[PodTemplate] = []
-        self.leavers: list[Leaver] = []
-        self._pods: list[tuple[str, ...]] = []
-        self._node = snapshot.columns.row_of
-        self._rows: dict[PodTemplate, int] = {}
-        self.limits: list[Together] = []
-        self.members = {one.name: frozenset(_bound(one)) for one in snapshot.gangs}
-        followers: dict[str, list[PodGang]] = {}
-        for other in snapshot.gangs:
-            if other.base_gang and self.members[other.name]:
-                followers.setdefault(other.base_gang, []).append(other)
-        for other in snapshot.gangs:
-            if other.name == gang.name or not _may_go(other, gang):
-                continue
-            together = [other, *followers.get(other.name, ())]
-            whole = -1
-            if all(_may_go(one, gang) and not is_protected(one, snapshot) for one in together):
-                whole = len(self.leavers)
-                self._add_whole(together)
-            self._add_extras(other, whole)
-        self._add_budgets()
-
-    def chosen(self, times: Sequence[int]) -> Chosen:
-        gangs: set[str] = set()
-        pods: set[str] = set()
-        for count, leaver, names, mine in zip(
-            times, self.leavers, self.names, self._pods, strict=True
-        ):
-            if count and leaver.most == 1 and len(mine) == leaver.pods and names:
-                gangs.update(names)
-            pods.update(mine if leaver.pods == len(mine) and count else mine[:count])
-        return Chosen(frozenset(gangs), frozenset(pods))
-
-    @property
-    def pods(self) -> frozenset[str]:
-        """All pods that may leave, though not always together."""
-        return frozenset(pod for pods in self._pods for pod in pods)
-
-    def _add_whole(self, gangs: Sequence[PodGang]) -> None:
-        frees = []
-        pods = []
-        for one in gangs:
-            for group in one.groups:
-                for pod_set in group.pod_sets:
-                    for pod in pod_set.bound_pods:
-                        pods.append(pod.name)
-                        if pod.node in self._node:
-                            row = self._row(pod_set.template, pod)
-                            frees.append(Freed(self._node[pod.node], row))
-        self.leavers.append(Leaver(len(pods), 1, tuple(frees)))
-        self.names.append(tuple(one.name for one in gangs))
-        self._pods.append(tuple(pods))
-
-    def _add_extras(self, gang: PodGang, whole: int) -> None:
-        for group in gang.groups:
-            spare = group.running_count - group.min_replicas
-            mine: list[PodsOf] = []
-            for pod_set in group.pod_sets if spare > 0 else ():
-                alike: dict[Freed, list[str]] = {}
-                for pod in pod_set.bound_pods:
-                    if pod.node in self._node:
-                        once = Freed(self._node[pod.node], self._row(pod_set.template, pod))
-                        alike.setdefault(once, []).append(pod.name)
-                for once, pods in alike.items():
-                    mine.append(PodsOf(len(self.leavers), 1))
-                    self.leavers.append(Leaver(1, min(spare, len(pods)), (once,), whole))
-                    self.names.append(())
-                    self._pods.append(tuple(sorted(pods)))
-            if mine:
-                self.limits.append(Together(tuple(mine), spare))
-
-    def _add_budgets(self) -> None:
-        for budget in self.snapshot.disruption_budgets:
-            covered = frozenset(
-                pod.name
-                for gang in self.snapshot.gangs
-                for group in gang.groups
-                for pod_set in group.pod_sets
-                if budget.matches(gang.namespace, pod_set.template.labels)
-                for pod in pod_set.bound_pods
-            )
-            counts = []
-            for i, (leaver, pods) in enumerate(zip(self.leavers, self._pods, strict=True)):
-                inside = len(covered.intersection(pods))
-                if inside:
-                    counts.append(PodsOf(i, inside if self.names[i] else leaver.pods))
-            if counts:
-                self.limits.append(Together(tuple(counts), budget.allowed))
-
-    def _row(self, template: PodTemplate, pod: BoundPod) -> int:
-        """The row of what a pod leaves."""
-        if pod.held is not None:
-            template = replace(template, requests=pod.held)
-        if template not in self._rows:
-            self._rows[template] = len(self.templates)
-            self.templates.append(template)
-        return self._rows[template]
-
-
 def _question(
-    problem: Problem, leavers: Leavers, gangs: Sequence[Gang], free: Ints, able: Bools
+    case: Case,
+    leavers: Leavers,
+    gangs: Sequence[Gang],
+    free: Ints,
+    able: Bools,
+    stays: Plan | None = None,
 ) -> EvictionQuestion:
-    """The question which leavers must leave so that some gangs fit together into what is free.
+    """The question which leavers must leave so that some gangs fit together into what is free, and
+    into what their queues have left beside the plan that `stays`.
 
     `able` are the nodes that the demands of the first of them may have, once others have left.
     """
+    problem = case.here.problem
     classes: list[int] = []
     needs: list[UnitsNeeded] = []
     scopes: list[OneDomain] = []
@@ -355,7 +237,29 @@ def _question(
         scopes=tuple(scopes),
         leavers=tuple(leavers.leavers),
         limits=tuple(leavers.limits),
+        queues=tuple(_queues(case, leavers, gangs, stays or {})),
     )
+
+
+def _queues(
+    case: Case, leavers: Leavers, gangs: Sequence[Gang], stays: Plan
+) -> Iterator[QueueRoom]:
+    """What the queues of some gangs have left beside the plan that stays."""
+    problem = case.here.problem
+    for r, row in enumerate(problem.queue_rows):
+        take = tuple(
+            row.take[d.pod_class] if r in gang.queue_rows else 0
+            for gang in gangs
+            for d in gang.demands
+        )
+        if any(take):
+            taken = sum(
+                row.take[problem.gangs[i].demands[one.demand].pod_class] * one.units
+                for i in row.gangs & stays.keys()
+                for one in stays[i]
+            )
+            given = tuple(leavers.given(row, case.policy))
+            yield QueueRoom(take, row.total - row.used - taken, given)
 
 
 def _freed(problem: Problem, leavers: Leavers, enough: Ints) -> Ints:
@@ -377,24 +281,3 @@ def _freed(problem: Problem, leavers: Leavers, enough: Ints) -> Ints:
             ]
         )
     return np.array(rows, dtype=np.int64)
-
-
-def _bound(gang: PodGang) -> Iterator[str]:
-    return (pod.name for g in gang.groups for s in g.pod_sets for pod in s.bound_pods)
-
-
-def _may_go(gang: PodGang, winner: PodGang) -> bool:
-    return (
-        gang.priority < winner.priority
-        and not gang.not_preemptible
-        and not winner.never_preempts
-        and not any(group.fixed_pods for group in gang.groups)
-        and any(s.bound_pods for group in gang.groups for s in group.pod_sets)
-    )
-
-
-def is_protected(gang: PodGang, snapshot: Snapshot) -> bool:
-    """Whether its minimum run time is not over yet; one without a start is not protected."""
-    if not gang.minimum_run_time or gang.start is None:
-        return False
-    return snapshot.as_of is None or snapshot.as_of - gang.start < gang.minimum_run_time

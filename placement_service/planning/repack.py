@@ -36,8 +36,8 @@ from placement_service.formulation.planning_questions import (
     MovableGang,
 )
 from placement_service.planning import changes
-from placement_service.planning.eviction import is_protected
 from placement_service.planning.further_moves import further_moves
+from placement_service.planning.leavers import is_protected
 from placement_service.planning.moves import Mover, adopted, is_refuted, running
 from placement_service.planning.remedy_case import Solver
 from placement_service.planning.spared_room import SparedRoom

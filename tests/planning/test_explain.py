@@ -231,6 +231,23 @@ def bound(one: v1.PodGang) -> list[v1.BoundPod]:
     return [pod for group in one.groups for s in group.pod_sets for pod in s.bound_pods]
 
 
+def test_as_many_leave_a_full_queue_as_a_gang_has_pods(client: PlacementClient) -> None:
+    """Every node has room, and those outside the queue give nothing back to it."""
+    nodes = [f"n{i}" for i in range(8)]
+    inside = [gang(f"in{i}", 0, gpus=1, on=[at]) for i, at in enumerate(nodes * 2)]
+    outside = [gang(f"out{i}", 0, gpus=1, on=[at]) for i, at in enumerate(nodes * 2)]
+    urgent = gang("urgent", 8, gpus=1, priority=10)
+    for one in (*inside, urgent):
+        one.queue = "queues/team"
+    asked = request(map(node, nodes), [*outside, *inside, urgent])
+    asked.snapshot.queues.add(name="queues/team", limit={"gpus": 16})
+    names, gone = remedies(client, asked, "urgent")["evict"]
+    assert isinstance(names, tuple)
+    assert isinstance(gone, tuple)
+    assert len(names) == len(gone) == 8
+    assert all("/in" in name for name in names)
+
+
 @pytest.mark.parametrize(("allowed", "helps"), [(1, False), (2, True)])
 def test_a_disruption_budget_protects_the_pods_that_it_selects(
     client: PlacementClient, allowed: int, helps: bool

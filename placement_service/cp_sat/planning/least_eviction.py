@@ -6,12 +6,13 @@
     sum_d request[d] x[d, n] <= free[n] + sum_v freed[v, n] z[v]    for each node and resource
     k x[d, n]                <= freed by v on n                     where one unit lacks k without v
     sum_{n in k} x[d, n]     <= units of d * y[s, k]                sum_k y[s, k] = 1
+    sum take[d, q] x[d, n]   <= left[q] + sum_v given[v, q] z[v]    for each resource of a queue
     minimise sum_v pods[v] z[v]
 
 A gang that shares one domain is solved domain by domain, the cheapest by counting first: gangs that
-leave elsewhere do not help, unless a choice was refused before. This ends when no other domain can
-be cheaper than the best. Rules between pods are left out: with them more may have to go, never
-less.
+leave elsewhere help only its queues, unless a choice was refused before. This ends when no other
+domain can be cheaper than the best. Rules between pods are left out: with them more may have to go,
+never less.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from placement_service.formulation.planning_questions import (
     EvictionAnswer,
     EvictionQuestion,
     Leaver,
+    QueueRoom,
 )
 
 #: A number of pods that nobody reaches.
@@ -149,9 +151,10 @@ class _Cluster:
         )
 
     def _least(self, nodes: Ints) -> int:
-        """The least number of pods that leave: what is missing of each resource, divided by the
-        most that one pod frees.
-        """
+        """The least number of pods that leave so that there is enough of each resource."""
+        return max(self._least_for_queues, self._least_on(nodes))
+
+    def _least_on(self, nodes: Ints) -> int:
         question = self.question
         need = np.zeros(question.free.shape[1], dtype=np.int64)
         for of, units in question.needs:
@@ -163,28 +166,43 @@ class _Cluster:
         for n in nodes.tolist():
             for v, row, times in self._on_node.get(n, ()):
                 freed[v] = freed.get(v, 0) + times * question.amounts[row]
-        least = 0
-        for r in np.flatnonzero(lack > 0).tolist():
-            offers = sorted(
-                (
-                    (leaver.pods / amounts[r], leaver.most * int(amounts[r]))
-                    for v, amounts in freed.items()
-                    if amounts[r] > 0 and (leaver := question.leavers[v])
-                ),
-            )
-            cost, left = 0.0, int(lack[r])
-            for price, amount in offers:
-                cost += price * min(amount, left)
-                left -= min(amount, left)
-            least = max(least, int(np.ceil(cost - 1e-6)) if left <= 0 else _NEVER)
-        return least
+        return max(
+            self._cost(int(lack[r]), ((v, int(row[r])) for v, row in freed.items() if row[r] > 0))
+            for r in np.flatnonzero(lack > 0).tolist()
+        )
+
+    @cached_property
+    def _least_for_queues(self) -> int:
+        """The same for what is missing in queues, wherever the gang lies."""
+        return max(
+            (self._cost(self._need(q) - q.left, q.given) for q in self.question.queues), default=0
+        )
+
+    def _need(self, queue: QueueRoom) -> int:
+        """What the gang takes of it at least."""
+        return sum(units * min(queue.take[d] for d in of) for of, units in self.question.needs)
+
+    def _cost(self, lack: int, offers: Iterable[tuple[int, int]]) -> int:
+        """The least number of pods that leave where so much is missing: `offers` are leavers, and
+        what each of them frees each time.
+        """
+        leavers, cost = self.question.leavers, 0.0
+        for price, amount in sorted(
+            (leavers[v].pods / amount, leavers[v].most * amount) for v, amount in offers
+        ):
+            if lack <= 0:
+                break
+            cost += price * min(amount, lack)
+            lack -= min(amount, lack)
+        return int(np.ceil(cost - 1e-6)) if lack <= 0 else _NEVER
 
     # --- the model of some nodes --------------------------------------------------
 
     def solved(self, nodes: Ints, *, seconds: float) -> _Found:
         """The fewest pods when the gang uses no other nodes."""
         question, model = self.question, LinearModel()
-        used = sorted({v for n in nodes.tolist() for v, _, _ in self._on_node.get(n, ())})
+        here = {v for n in nodes.tolist() for v, _, _ in self._on_node.get(n, ())}
+        used = sorted(here.union(v for queue in question.queues for v, _ in queue.given))
         if question.forbidden:
             # Where others took the room of a refused choice, gangs that leave elsewhere do help.
             used = list(range(len(question.leavers)))
@@ -204,6 +222,7 @@ class _Cluster:
             on_node.setdefault(n, []).append((d, x))
         for n, mine in on_node.items():
             self._make_room(model, n, mine, leaving)
+        self._make_room_in_queues(model, units, leaving)
         self._keep_together(model, leaving)
         goal = [(z, question.leavers[v].pods) for v, z in leaving.items()]
         found = model.whole(goal, maximize=False, seconds=seconds)
@@ -250,6 +269,16 @@ class _Cluster:
                 if request > others:
                     room = self._freed(leaving, family, r)
                     model.row([(x, request - others), *((z, -k) for z, k in room)], most=0)
+
+    def _make_room_in_queues(
+        self, model: LinearModel, units: dict[tuple[int, int], int], leaving: dict[int, int]
+    ) -> None:
+        for queue in self.question.queues:
+            # Where more runs than a limit, this keeps nobody out who takes nothing.
+            if self._need(queue):
+                taken = [(x, queue.take[d]) for (d, _), x in units.items() if queue.take[d]]
+                given = [(leaving[v], -amount) for v, amount in queue.given]
+                model.row([*taken, *given], most=queue.left)
 
     def _freed(
         self, leaving: dict[int, int], some: Iterable[_OnNode], resource: int

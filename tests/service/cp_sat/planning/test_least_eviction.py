@@ -15,9 +15,11 @@ from placement_service.formulation.arrays import Ints
 from placement_service.formulation.planning_questions import (
     EvictionQuestion,
     Freed,
+    Given,
     Leaver,
     OneDomain,
     PodsOf,
+    QueueRoom,
     Together,
     UnitsNeeded,
 )
@@ -60,15 +62,26 @@ def question(seed: int) -> EvictionQuestion:
     limits: tuple[Together, ...] = ()
     if leavers and rng.random() < 0.4:
         limits = (Together(tuple(PodsOf(v, one.pods) for v, one in enumerate(leavers)), 2),)
+    needs = tuple(UnitsNeeded((d,), rng.randint(1, 3)) for d in range(demands))
+    queues: tuple[QueueRoom, ...] = ()
+    if rng.random() < 0.5:
+        # Some of those who may leave are in the queue of the gang.
+        given = [
+            Given(v, sum(int(amounts[one.row, 0]) for one in leaver.frees))
+            for v, leaver in enumerate(leavers)
+            if leaver.part_of >= 0 or rng.random() < 0.7
+        ]
+        queues = (QueueRoom(tuple(sizes), rng.randint(-1, 6), tuple(given)),)
     return EvictionQuestion(
         free=4 - np.array(used, dtype=np.int64)[:, None],
         request=np.array(sizes, dtype=np.int64)[:, None],
         eligible=np.array([[rng.random() < 0.9 for _ in range(NODES)] for _ in range(demands)]),
         amounts=amounts,
-        needs=tuple(UnitsNeeded((d,), rng.randint(1, 3)) for d in range(demands)),
+        needs=needs,
         scopes=tuple(scopes),
         leavers=tuple(leavers),
         limits=limits,
+        queues=queues,
     )
 
 
@@ -112,6 +125,11 @@ def fewest(asked: EvictionQuestion) -> int | None:
             sum(times[v] * pods for v, pods in limit.leavers) <= limit.most
             for limit in asked.limits
         )
+        in_queues = (
+            sum(count * queue.take[d] for (d,), count in asked.needs)
+            <= queue.left + sum(times[v] * amount for v, amount in queue.given)
+            for queue in asked.queues
+        )
         once = not any(
             k and leaver.part_of >= 0 and times[leaver.part_of]
             for k, leaver in zip(times, asked.leavers, strict=True)
@@ -122,6 +140,7 @@ def fewest(asked: EvictionQuestion) -> int | None:
         pods = sum(k * one.pods for k, one in zip(times, asked.leavers, strict=True))
         if (
             all(together)
+            and all(in_queues)
             and once
             and all(more)
             and (best is None or pods < best)
