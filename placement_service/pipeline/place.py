@@ -405,20 +405,19 @@ class _Run:
             return _Searched(best, reading, Limit.NONE, 0)
         # Which plans are judged on the way depends on the clock; a repeatable answer must not.
         standing = first if repeatable and found.limit is Limit.NONE else best
-        better = candidates.better(standing, found.solution)
-        if better is None:
+        last = candidates.better(standing, found.solution)
+        limit, memory = found.limit, found.peak_memory_bytes
+        if last is None:
             # The engine's last plan was refused; the best one is from before.
-            return _Searched(best, reading, found.limit, found.peak_memory_bytes)
-        best = better
-        candidates.remember(best)
-        if best.solution.proven:
-            return _Searched(best, reading, Limit.NONE, found.peak_memory_bytes)
-        if found.limit is not Limit.NONE:
-            return _Searched(best, reading, found.limit, found.peak_memory_bytes)
-        # An engine that ends by itself without a reason has nothing left to try.
-        limit = best.solution.limit
-        limit = Limit.EFFORT if limit is Limit.NONE else limit
-        return _Searched(best, reading, limit, found.peak_memory_bytes)
+            return _Searched(best, reading, limit, memory)
+        candidates.remember(last)
+        if last.solution.proven:
+            limit = Limit.NONE
+        elif limit is Limit.NONE:
+            # An engine that ends by itself without a reason has nothing left to try.
+            limit = last.solution.limit
+            limit = Limit.EFFORT if limit is Limit.NONE else limit
+        return _Searched(last, reading, limit, memory)
 
     def explain(self, reading: _Reading, best: Candidate) -> Sequence[Sequence[Reason]]:
         """Reasons by gang; none when explaining itself fails."""

@@ -28,6 +28,10 @@ class State(NamedTuple):
     nics: tuple[int, ...]
 
 
+#: Devices of a pod that leaves, and what it has of each.
+Leaving = tuple[Collection[int], Want]
+
+
 class Gift(NamedTuple):
     """Devices by position, and what is there afterwards."""
 
@@ -212,7 +216,7 @@ def state_of(board: Board, devices: Sequence[Device]) -> State:
     )
 
 
-def without(node: Node, gone: Iterable[tuple[Collection[int], Want]]) -> Node:
+def without(node: Node, gone: Iterable[Leaving]) -> Node:
     """The node once pods have left the devices that they have."""
     freed: dict[int, Load] = {}
     memory = {d.index: d.memory_bytes for d in node.devices}

@@ -18,9 +18,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.entities.request import Binding, Node, Policy, Snapshot
+from placement_service.entities.request import Binding, Node, PodTemplate, Policy, Snapshot
 from placement_service.entities.reservations import Reservation
-from placement_service.formulation.devices.boards import Gift, State, board_of, state_of, without
+from placement_service.formulation.devices.boards import (
+    Gift,
+    Leaving,
+    State,
+    board_of,
+    state_of,
+    without,
+)
 from placement_service.formulation.devices.wants import ALL, NONE, Want, want_of
 
 #: Ways to give devices to one pod that are compared, the most promising ones.
@@ -61,14 +68,7 @@ def name_devices(
         for s in group.pod_sets
         for name in (*(p.name for p in s.pods), *(p.name for p in s.bound_pods if gone))
     }
-    leaving = set(gone)
-    left: defaultdict[str, list[tuple[tuple[int, ...], Want]]] = defaultdict(list)
-    for gang in snapshot.gangs if leaving else ():
-        for group in gang.groups:
-            for pod in group.running_pods:
-                want = want_of(template_of[pod.name], policy) if pod.name in leaving else None
-                if want is not None and not pod.reservation:
-                    left[pod.node].append((pod.devices, want))
+    left = _left_behind(snapshot, policy, template_of, frozenset(gone))
     held: defaultdict[str, list[Reservation]] = defaultdict(list)
     for reservation in snapshot.reservations:
         if reservation.devices:
@@ -78,22 +78,48 @@ def name_devices(
         takers = []
         used = {b.reservation for b in mine}
         for b in mine:
-            template = template_of[b.pod]
-            want = want_of(template, policy)
-            if want is None:
-                continue
-            own = frozenset(d for r in held[name] if r.name == b.reservation for d in r.devices)
-            others = (
-                r
-                for r in held[name]
-                if r.name != b.reservation and not (r.allocate_once and r.name in used)
-            )
-            barred = frozenset(
-                d for r in others if not template.ignores_reservations for d in r.devices
-            )
-            takers.append(_Taker(b.pod, want, own, barred - own))
+            want = want_of(template_of[b.pod], policy)
+            if want is not None:
+                ignores = template_of[b.pod].ignores_reservations
+                takers.append(_taker(b, want, held[name], used, ignores=ignores))
         given.update(_Board(without(columns[nodes[name]], left.get(name, ()))).give(takers))
     return tuple(b._replace(devices=given.get(b.pod, ())) for b in bindings)
+
+
+def _left_behind(
+    snapshot: Snapshot,
+    policy: Policy,
+    template_of: Mapping[str, PodTemplate],
+    gone: Collection[str],
+) -> Mapping[str, list[Leaving]]:
+    """What running pods leave on each node; devices of reservations stay held."""
+    left: defaultdict[str, list[Leaving]] = defaultdict(list)
+    for gang in snapshot.gangs if gone else ():
+        for group in gang.groups:
+            for pod in group.running_pods:
+                want = want_of(template_of[pod.name], policy) if pod.name in gone else None
+                if want is not None and not pod.reservation:
+                    left[pod.node].append((pod.devices, want))
+    return left
+
+
+def _taker(
+    binding: Binding,
+    want: Want,
+    held: Sequence[Reservation],
+    used: Collection[str],
+    *,
+    ignores: bool,
+) -> _Taker:
+    """The pod of a binding on a node of which some reservations are `used` and all are `held`."""
+    own = {d for r in held if r.name == binding.reservation for d in r.devices}
+    barred = {
+        d
+        for r in held
+        if not (ignores or r.name == binding.reservation or (r.allocate_once and r.name in used))
+        for d in r.devices
+    }
+    return _Taker(binding.pod, want, frozenset(own), frozenset(barred - own))
 
 
 class _Board:

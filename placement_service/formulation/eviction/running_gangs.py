@@ -143,27 +143,10 @@ def open_running_gangs(
         opened = open_for_moves(snapshot, policy, chosen, scattered, refused)
         opened = replace(opened, only_extras=frozenset(young))
     else:
-        # Together gangs may not reclaim as much as each may alone: bounds are about the latter.
-        strict = EvictionRights(snapshot, policy, otherwise=otherwise)
-        loosened = not all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)
-        opened = open_for_evictions(snapshot, chosen, strict, kept)
         alike = any(snapshot.gangs[i].name in unsaid for i in chosen)
-        if otherwise:
-            others = range(len(snapshot.gangs))
-            opened = replace(
-                opened,
-                again=frozenset(i for i in others if is_otherwise(snapshot.gangs[i].name)),
-                exact=opened.exact
-                and not (alike or loosened)
-                and all_come_both_ways(snapshot, rights),
-            )
-        elif rights.in_turn or alike or loosened or not opened.exact:
-            # Where reservations hold room beside victims, columns may leave plans out.
-            limited = with_reclaim_limits(snapshot, policy, rights)
-            loose = open_for_evictions(
-                limited, chosen, rights, kept, alike=alike, shares=not opened.exact
-            )
-            opened = replace(opened, relaxed=loose.snapshot, exact=loose.exact)
+        opened = _open_for_evictions(
+            snapshot, policy, rights, chosen, kept, alike=alike, otherwise=otherwise
+        )
     held = frozenset() if moves else _held_by_others(snapshot, rights)
     missed = [
         gang
@@ -183,6 +166,38 @@ def open_running_gangs(
         missed=stays,
         mends=any((g.base_gang or g.name) in grows and not keeps_its_levels(g, on) for g in missed),
     )
+
+
+def _open_for_evictions(
+    snapshot: Snapshot,
+    policy: Policy,
+    rights: EvictionRights,
+    chosen: frozenset[int],
+    kept: frozenset[int],
+    *,
+    alike: bool,
+    otherwise: bool,
+) -> Prepared:
+    """The `chosen` gangs open, and where the columns of that leave plans out, also another snapshot
+    that leaves out none. `alike`: some of them might begin anew, and the problem does not say so.
+    """
+    # Together gangs may not reclaim as much as each may alone: bounds are about the latter.
+    strict = EvictionRights(snapshot, policy, otherwise=otherwise)
+    opened = open_for_evictions(snapshot, chosen, strict, kept)
+    loosened = alike or not all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)
+    if otherwise:
+        every = enumerate(snapshot.gangs)
+        return replace(
+            opened,
+            again=frozenset(i for i, gang in every if is_otherwise(gang.name)),
+            exact=opened.exact and not loosened and all_come_both_ways(snapshot, rights),
+        )
+    if opened.exact and not (rights.in_turn or loosened):
+        return opened
+    # Where reservations hold room beside victims, columns may leave plans out.
+    limited = with_reclaim_limits(snapshot, policy, rights)
+    loose = open_for_evictions(limited, chosen, rights, kept, alike=alike, shares=not opened.exact)
+    return replace(opened, relaxed=loose.snapshot, exact=loose.exact)
 
 
 def gangs_that_may_go(snapshot: Snapshot, policy: Policy) -> frozenset[int]:
