@@ -25,6 +25,7 @@ from typing import ClassVar, Final
 
 from controller.advice.adapter import Adapter, Progress
 from controller.advice.advice import Advice, End, Mark, read_advice
+from controller.advice.minimum import shortage
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import annotate, gates, set_condition
 from controller.advice.rejections import Rejections
@@ -202,17 +203,18 @@ class AdviceLifecycle:
             progress = adapter.prepare(advice, objects)
             if progress is not Progress.DONE:
                 return progress
-            if not is_new and (why := self._overbooked(advice, objects)):
+            if not is_new and (why := self._outdated(advice, objects)):
                 logger.info("advice overtaken: %s", why, extra=_extra(advice))
                 return Progress.FAILED
         return adapter.act(advice, objects)
 
-    def _overbooked(self, advice: Advice, objects: Objects) -> str:
-        adapters = list(self._adapters.values())
+    def _outdated(self, advice: Advice, objects: Objects) -> str:
+        """Why advice from a while ago is not to be followed any more; empty when it is."""
+        adapters, now = list(self._adapters.values()), self._clocks.wall()
         try:
-            return overbooked(
-                self._cluster, advice, objects, adapters, self._clocks.wall(), self._executor
-            )
+            if lacking := shortage(advice, objects, adapters, now):
+                return f"the gang needs more than {lacking}"
+            return overbooked(self._cluster, advice, objects, adapters, now, self._executor)
         except InputError as error:
             return f"what is on its nodes cannot be read: {error}"
 

@@ -83,7 +83,7 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
     strays = set(pods.waiting)
     for one in message.gangs:
         members = _waiting(one)
-        runs = any(True for group in one.groups for _ in _bound(group))
+        runs = any(True for group in one.groups for _ in bound_pods(group))
         if members or not runs or one.uninitialized:
             # A gang that runs below its minimum has lost pods for good: it does not wait for them.
             strays -= {
@@ -218,7 +218,7 @@ def _waiting(gang: v1.PodGang) -> tuple[Key, ...]:
     if gang.uninitialized:
         return ()
     for group in gang.groups:
-        there = sum(len(pods.pods) for pods in group.pod_sets) + len(_bound(group))
+        there = sum(len(pods.pods) for pods in group.pod_sets) + len(bound_pods(group))
         if there < group.min_replicas:
             return ()
     return tuple(
@@ -229,7 +229,8 @@ def _waiting(gang: v1.PodGang) -> tuple[Key, ...]:
     )
 
 
-def _bound(group: v1.PodGroup) -> list[v1.BoundPod]:
+def bound_pods(group: v1.PodGroup) -> list[v1.BoundPod]:
+    """The pods of a group that run, or that advice sends to a node."""
     return [*group.bound_pods, *(pod for pods in group.pod_sets for pod in pods.bound_pods)]
 
 

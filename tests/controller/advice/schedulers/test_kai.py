@@ -261,6 +261,21 @@ def test_what_kai_decided_meanwhile_takes_gated_advice_back_whole(
     assert all(pod["spec"].get("schedulingGates") for pod in kai.pods() if of(pod, "g"))
 
 
+def test_a_minimum_that_is_raised_meanwhile_takes_gated_advice_back_whole(
+    kai: Cluster, service: str
+) -> None:
+    kai.add_nodes(node("a", gpus=4))
+    gang(kai, "g", 2, pool="", gated=True)
+    settings = {**ADVISING, "advise_kai_settle": 3.0}
+    with KaiBinder(kai.api), controller(kai.kubeconfig(), service, **settings):
+        kai.wait_until(lambda: len(requests(kai)) == 2, "the requests are there")
+        kai.api.merge(KAI_POD_GROUPS, "g", {"spec": {"minMember": 3}}, kai.namespace)
+        kai.wait_until(lambda: said(kai, "g-0") == ("False", "Conflict"), "the advice has ended")
+        kai.wait_until(lambda: requests(kai) == {} and is_over(kai), "and nothing is left of it")
+    assert kai.bound() == {}
+    assert all(pod["spec"].get("schedulingGates") for pod in kai.pods())
+
+
 def of(pod: Body, gang: str) -> bool:
     return bool(pod["metadata"]["annotations"]["pod-group-name"] == gang)
 
