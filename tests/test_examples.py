@@ -34,8 +34,12 @@ def test_the_nvl72_plan_is_proven_and_names_who_waits(capsys: pytest.CaptureFixt
     assert replacement["node"].startswith("a2-")
 
 
-def test_the_nvl72_cluster_is_what_its_drawing_says(tmp_path: Path) -> None:
+def test_the_nvl72_cluster_is_what_its_drawing_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = shutil.copy(EXAMPLES / "nvl72" / "generate.py", tmp_path)
+    # The script reads its arguments, and those of this process are pytest's.
+    monkeypatch.setattr(sys, "argv", [str(script)])
     runpy.run_path(str(script), run_name="__main__")
     assert (tmp_path / "cluster.yaml").read_text() == (
         EXAMPLES / "nvl72" / "cluster.yaml"

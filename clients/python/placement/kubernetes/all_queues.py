@@ -6,7 +6,7 @@ from placement.kubernetes.kai.queues import read_kai_queues
 from placement.kubernetes.koordinator.elastic_quotas import read_elastic_quotas
 from placement.kubernetes.kueue.kueue import Kueue
 from placement.kubernetes.objects import Objects
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics
 from placement.kubernetes.queue_shares import warn_of_shares
 from placement.kubernetes.queues import Queues, tree
 from placement.kubernetes.schema import kinds
@@ -17,19 +17,17 @@ def read_queues(
     objects: Objects,
     kueue: Kueue,
     volcano: VolcanoQueues,
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> Queues:
     """All queues; `kueue` and `volcano` hold what was read of them before."""
-    warn_of_shares(objects, warnings)
+    warn_of_shares(objects, diagnostics.warnings)
     return tree(
         [
-            *read_kai_queues(objects.of_kind(kinds.KAI_QUEUES), problems),
-            *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), problems, warnings),
+            *read_kai_queues(objects.of_kind(kinds.KAI_QUEUES), diagnostics.problems),
+            *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), diagnostics),
             *volcano.queues,
             *kueue.queues.queues,
         ],
         kueue.local_queues,
-        problems,
-        warnings,
+        diagnostics,
     )

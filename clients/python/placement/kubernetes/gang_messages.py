@@ -25,7 +25,7 @@ from placement.kubernetes.pods.podspec import resources_message
 from placement.kubernetes.pods.preemption import KAI_LABEL, KAI_WORDS, says_preemptible
 from placement.kubernetes.pods.priorities import Priorities
 from placement.kubernetes.pods.templates import Templates
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.queues import Queues
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.values.times import parse_time
@@ -57,11 +57,11 @@ class GangMessages:
         self._devices = devices
         self._bases = {key: self._named_bases(gang) for key, gang in self._gangs.items()}
 
-    def messages(self, problems: list[Problem], warnings: list[Problem]) -> list[v1.PodGang]:
+    def messages(self, diagnostics: Diagnostics) -> list[v1.PodGang]:
         """All gangs in input order."""
         lost: Counter[str] = Counter()
-        result = [self._message(gang, lost, problems, warnings) for gang in self._gangs.values()]
-        warnings += [
+        result = [self._message(gang, lost, diagnostics) for gang in self._gangs.values()]
+        diagnostics.warnings += [
             Problem(
                 "",
                 f"PodGang {base}",
@@ -73,24 +73,23 @@ class GangMessages:
         ]
         return result
 
-    def _message(
-        self, gang: Gang, lost: Counter[str], problems: list[Problem], warnings: list[Problem]
-    ) -> v1.PodGang:
+    def _message(self, gang: Gang, lost: Counter[str], diagnostics: Diagnostics) -> v1.PodGang:
         """One gang; `lost` counts the gangs whose base is not in the input."""
         base, refusal = self._base(gang, lost)
         members = gang.members(self._pods)
         there = [pod for pod in members if not pod.terminating]
         labels = gang_labels(gang)
-        problems += _wrong_texts(gang)
-        warnings += _unknown_words(gang, labels, members)
+        diagnostics.problems += _wrong_texts(gang)
+        diagnostics.warnings += _unknown_words(gang, labels, members)
         priority = self._priorities.of_gang(
-            gang.object, gang.priority_class, members, problems, own=gang.priority
+            gang.object, gang.priority_class, members, diagnostics.problems, own=gang.priority
         )
         started, unread = _started(gang, members)
-        warnings += unread
-        queue, several = self._queue(gang, labels, members, warnings)
+        diagnostics.warnings += unread
+        queue, several = self._queue(gang, labels, members, diagnostics.warnings)
         if queue and not is_part_name(queue):
-            problems.append(gang.object.problem("", f"{queue[:60]!r} is not a queue name"))
+            text = f"{queue[:60]!r} is not a queue name"
+            diagnostics.problems.append(gang.object.problem("", text))
         message = v1.PodGang(
             name=gang.resource_name,
             priority=priority,

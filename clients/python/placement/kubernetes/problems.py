@@ -1,13 +1,13 @@
 """What is wrong with the input, all of it at once.
 
 A person who fixes a file wants the whole list, so nothing here is raised one by
-one: reading collects `Problem` values, and `InputError` carries all of them.
+one: reading collects `Diagnostics`, and `InputError` carries all problems among them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,16 @@ class Problem:
     def __str__(self) -> str:
         where = self.file if self.line is None else f"{self.file}:{self.line}"
         return ": ".join(part for part in (where, self.object, self.field, self.message) if part)
+
+
+@dataclass(slots=True)
+class Diagnostics:
+    """What was found out about an input so far: `problems`, with which there is no answer, and
+    `warnings`, which come with one.
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
 
 
 class InputError(Exception):

@@ -21,7 +21,7 @@ from typing import Final
 
 from placement import v1
 from placement.kubernetes.objects import Object
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 
 KAI_LABEL: Final = "kai.scheduler/queue"
 QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
@@ -226,18 +226,18 @@ class Queues:
 def tree(
     queues: Iterable[Queue],
     local_queues: Mapping[tuple[str, str], str],
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> Queues:
     """The queues as a tree; notes those above themselves and parents that are not there."""
     known: dict[str, Queue] = {}
     for queue in queues:
         other = known.setdefault(queue.name, queue)
         if other is not queue:
-            problems.append(queue.object.problem("", f"{other.object} has the same name"))
+            text = f"{other.object} has the same name"
+            diagnostics.problems.append(queue.object.problem("", text))
     for queue in known.values():
         if queue.parent and queue.parent not in known and queue.parent != ROOT_QUOTA:
-            warnings.append(
+            diagnostics.warnings.append(
                 queue.object.problem(
                     "", f"its parent {queue.parent} is not in the input: taken as a root"
                 )
@@ -249,6 +249,6 @@ def tree(
             seen.add(name)
             name = known[name].parent
         if name in seen:
-            problems.append(queue.object.problem("", f"queue {name} is above itself"))
+            diagnostics.problems.append(queue.object.problem("", f"queue {name} is above itself"))
             del known[queue.name]
     return Queues(known, local_queues)

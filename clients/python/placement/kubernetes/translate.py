@@ -45,7 +45,7 @@ from placement.kubernetes.pods.priorities import read_priorities, read_workload_
 from placement.kubernetes.pods.shares import GPU_RESOURCES
 from placement.kubernetes.pods.templates import Templates
 from placement.kubernetes.pods.volumes import read_volumes
-from placement.kubernetes.problems import InputError, Problem
+from placement.kubernetes.problems import Diagnostics, InputError, Problem
 from placement.kubernetes.queue_use import count_use
 from placement.kubernetes.schema import kinds
 from placement.kubernetes.values.selectors import LabelSelector
@@ -103,30 +103,30 @@ def translate(
     """
     # 1. Expand PodCliqueSets, and read every object.
     expansion = expand_all(objects)
-    problems = [*objects.problems, *expansion.problems]
-    warnings = [*objects.warnings, *expansion.warnings]
+    diagnostics = Diagnostics(
+        [*objects.problems, *expansion.problems], [*objects.warnings, *expansion.warnings]
+    )
     moment = _moment(objects, as_of)
     paths = LabelPaths([node_labels(node.body, node.name) for node in objects.nodes])
-    kueue = read_kueue(objects, problems, warnings)
-    volcano = read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), problems, warnings)
-    made = _make_workloads(objects, kueue, volcano, plain_gangs, paths, problems, warnings)
+    kueue = read_kueue(objects, diagnostics)
+    volcano = read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), diagnostics)
+    made = _make_workloads(objects, kueue, volcano, plain_gangs, paths, diagnostics)
     known = in_node_groups(objects.pods, objects.of_kind(kinds.VOLCANO_POD_GROUPS), volcano)
     everyone = (*known, *expansion.pods, *made.pods)
-    claims = _read_claims(objects, everyone, problems, warnings)
+    claims = _read_claims(objects, everyone, diagnostics)
     listed = {one.name for one in objects.of_kind(kinds.DEVICES)}
     by_name = any(is_unmanaged(node, listed) for node in objects.nodes)
-    pods = _read_pods(objects, everyone, claims, problems, warnings, by_name=by_name)
-    gangs = _read_gangs(objects, expansion, made, volcano, pods, paths, problems, warnings)
-    queues = read_queues(objects, kueue, volcano, problems, warnings)
-    priorities = read_priorities(objects.priority_classes, problems)
-    budgets = read_budgets(objects.of_kind(kinds.DISRUPTION_BUDGETS), pods, problems)
+    pods = _read_pods(objects, everyone, claims, diagnostics, by_name=by_name)
+    gangs = _read_gangs(objects, expansion, made, volcano, pods, paths, diagnostics)
+    queues = read_queues(objects, kueue, volcano, diagnostics)
+    priorities = read_priorities(objects.priority_classes, diagnostics.problems)
+    budgets = read_budgets(objects.of_kind(kinds.DISRUPTION_BUDGETS), pods, diagnostics.problems)
     reservations = read_reservations(
         objects.of_kind(kinds.RESERVATIONS),
         pods,
         (node.name for node in objects.nodes),
         moment,
-        problems,
-        warnings,
+        diagnostics,
     )
 
     # 2. Which pods run where, and which wait for a place.
@@ -138,18 +138,18 @@ def translate(
     waiting = [pod for pod in members.values() if pod.waits]
     workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
     gpu_resources = (*GPU_RESOURCES, *claims.gpus)
-    count_use(queues, gangs, pods, members, workloads, kueue.queues, gpu_resources, problems)
+    count_use(
+        queues, gangs, pods, members, workloads, kueue.queues, gpu_resources, diagnostics.problems
+    )
     devices = Devices(
-        read_devices(objects.of_kind(kinds.DEVICES), problems),
+        read_devices(objects.of_kind(kinds.DEVICES), diagnostics.problems),
         everywhere=any(pod.needs.share is not None for pod in waiting),
-        problems=problems,
-        warnings=warnings,
+        diagnostics=diagnostics,
     )
     nodes = read_nodes(
         objects.nodes,
         Surroundings(by_node, paths, devices, claims.on_nodes, by_name),
-        problems,
-        warnings,
+        diagnostics,
     )
 
     # 3. The messages.
@@ -162,12 +162,13 @@ def translate(
     )
     messages = GangMessages(
         gangs, pods, templates, priorities, queues, reservations, devices.given
-    ).messages(problems, warnings)
-    if problems:
-        raise InputError(dict.fromkeys(problems))
-    warnings += queues.warnings()
-    warnings += [Problem("", "", "", text) for text in _warnings(objects, pods, gangs, by_node)]
-    warnings += _preferred_in_vain(gangs, nodes)
+    ).messages(diagnostics)
+    if diagnostics.problems:
+        raise InputError(dict.fromkeys(diagnostics.problems))
+    diagnostics.warnings += queues.warnings()
+    general = _warnings(objects, pods, gangs, by_node)
+    diagnostics.warnings += [Problem("", "", "", text) for text in general]
+    diagnostics.warnings += _preferred_in_vain(gangs, nodes)
     snapshot = v1.ClusterSnapshot(
         nodes=nodes,
         pods=templates.running_pods(),
@@ -180,7 +181,7 @@ def translate(
     request = v1.ComputePlacementRequest(snapshot=snapshot, gangs=messages)
     if claims.gpus:
         request.policy.gpu_resources.extend(gpu_resources)
-    told = tuple(dict.fromkeys(warnings))
+    told = tuple(dict.fromkeys(diagnostics.warnings))
     return Translation(request, told, _parts(gangs), devices.groups, paths.own)
 
 
@@ -210,14 +211,14 @@ def _make_workloads(
     volcano: VolcanoQueues,
     plain: bool,
     paths: LabelPaths,
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> Made:
     """The gangs and pods of workloads whose pods are not in the input."""
+    problems = diagnostics.problems
     topologies = read_topologies(objects.of_kind(kinds.KUEUE_TOPOLOGIES), problems)
     claims = frozenset(one.key for one in objects.of_kind(kinds.VOLUME_CLAIMS))
     classes = read_workload_priorities(objects.of_kind(kinds.KUEUE_PRIORITIES), problems)
-    made = Made(level_labels(topologies, paths), claims, classes, warnings)
+    made = Made(level_labels(topologies, paths), claims, classes, diagnostics.warnings)
     pods = objects.pods
     # Kueue's Workloads stand for the objects that own them.
     owned = owners_of_waiting(objects.of_kind(kinds.KUEUE_WORKLOADS))
@@ -231,35 +232,33 @@ def _make_workloads(
             make(several, pods, made, problems)
     if several := others(kinds.VOLCANO_JOBS):
         make_jobs(several, pods, volcano, made, problems)
-    make_kueue_workloads(objects, kueue, made, problems, warnings)
+    make_kueue_workloads(objects, kueue, made, diagnostics)
     for kind in kinds.PLAIN:
         several = others(kind)
         if plain:
             make_plain(several, pods, made, problems)
         elif several:
             text = f"{len(several)} left out: these are gangs only when that is asked for"
-            warnings.append(Problem("", f"{kind.name} ({kind.group})", "", text))
+            diagnostics.warnings.append(Problem("", f"{kind.name} ({kind.group})", "", text))
     return made
 
 
-def _read_claims(
-    objects: Objects, pods: Iterable[Object], problems: list[Problem], warnings: list[Problem]
-) -> Claims:
+def _read_claims(objects: Objects, pods: Iterable[Object], diagnostics: Diagnostics) -> Claims:
     templates = objects.of_kind(kinds.RESOURCE_CLAIM_TEMPLATES)
     return read_claims(
-        read_compute_domains(objects.of_kind(kinds.COMPUTE_DOMAINS), templates, problems),
+        read_compute_domains(
+            objects.of_kind(kinds.COMPUTE_DOMAINS), templates, diagnostics.problems
+        ),
         objects.of_kind(kinds.RESOURCE_CLAIMS),
         templates,
         objects.of_kind(kinds.DEVICE_CLASSES),
         read_slices(
             objects.of_kind(kinds.RESOURCE_SLICES),
             {node.name for node in objects.nodes},
-            problems,
-            warnings,
+            diagnostics,
         ),
         claim_users(pods),
-        problems,
-        warnings,
+        diagnostics,
     )
 
 
@@ -267,8 +266,7 @@ def _read_pods(
     objects: Objects,
     everyone: tuple[Object, ...],
     claims: Claims,
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
     *,
     by_name: bool,
 ) -> dict[Key, Pod]:
@@ -277,10 +275,10 @@ def _read_pods(
         objects.of_kind(kinds.VOLUMES),
         objects.of_kind(kinds.STORAGE_CLASSES),
         everyone,
-        problems,
+        diagnostics.problems,
     )
     namespaces = read_namespaces(
-        objects.of_kind(kinds.NAMESPACES), {one.namespace for one in everyone}, problems
+        objects.of_kind(kinds.NAMESPACES), {one.namespace for one in everyone}, diagnostics.problems
     )
     return read_pods(
         everyone,
@@ -289,10 +287,9 @@ def _read_pods(
         read_bind_requests(
             objects.of_kind(kinds.KAI_BIND_REQUESTS),
             {one.key for one in everyone},
-            problems,
-            warnings,
+            diagnostics,
         ),
-        problems,
+        diagnostics.problems,
     )
 
 
@@ -303,10 +300,10 @@ def _read_gangs(
     volcano: VolcanoQueues,
     pods: Mapping[Key, Pod],
     paths: LabelPaths,
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> list[Gang]:
     """The gangs of all kinds; a pod is in the first that has it."""
+    problems = diagnostics.problems
     gangs = read_pod_gangs((*objects.pod_gangs, *expansion.pod_gangs), problems)
     gangs += made.gangs
     label_tiers(
@@ -322,8 +319,7 @@ def _read_gangs(
         read_topologies(objects.of_kind(kinds.KAI_TOPOLOGIES), problems),
         paths,
         taken,
-        problems,
-        warnings,
+        diagnostics,
     )
     gangs = [changed.get(gang.key, gang) for gang in gangs] + kai
     gangs += read_koordinator_gangs(
@@ -332,11 +328,10 @@ def _read_gangs(
             *objects.of_kind(kinds.COSCHEDULING_POD_GROUPS),
         ),
         pods,
-        read_layers(objects.of_kind(kinds.NETWORK_TOPOLOGIES), problems, warnings),
+        read_layers(objects.of_kind(kinds.NETWORK_TOPOLOGIES), diagnostics),
         paths,
         _owners(gangs),
-        problems,
-        warnings,
+        diagnostics,
     )
     gangs += read_native_gangs(
         objects.of_kind(kinds.NATIVE_POD_GROUPS),

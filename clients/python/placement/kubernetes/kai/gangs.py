@@ -23,7 +23,7 @@ from placement.kubernetes.nodes.label_paths import LabelPaths
 from placement.kubernetes.objects import POD_GANG, Object, is_name, is_part_name, not_a_name
 from placement.kubernetes.pods.pods import Decision, Pod
 from placement.kubernetes.pods.preemption import KAI_WORDS
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.values.times import is_deleted, read_time
 
@@ -40,8 +40,7 @@ _FAILED: Final = "Failed"
 def read_bind_requests(
     objects: Iterable[Object],
     known: Collection[Key],
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> dict[Key, Decision]:
     """KAI's decision about each pod that it has decided about; `known` are the pods of the input,
     also those that have finished.
@@ -63,9 +62,9 @@ def read_bind_requests(
             elif decisions.get(key, Decision(node)).node != node:
                 told = f"another BindRequest has node {decisions[key].node} for it: this one counts"
             if told:
-                warnings.append(one.problem("spec.podName", told))
+                diagnostics.warnings.append(one.problem("spec.podName", told))
             decisions[key] = Decision(node, groups)
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
     return decisions
 
 
@@ -101,8 +100,7 @@ def read_kai_gangs(
     topologies: Mapping[str, tuple[str, ...]],
     paths: LabelPaths,
     taken: Mapping[Key, Gang],
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> tuple[list[Gang], dict[Key, Gang]]:
     """The gangs of PodGroups, and the gangs of others that have one, changed by what it says.
 
@@ -125,9 +123,10 @@ def read_kai_gangs(
         if free and len(free) < len(own):
             pod = next(pod for pod in own if pod.key in taken)
             text = f"{pod} is in {taken[pod.key].object}, too: it counts there alone"
-            warnings.append(one.problem("", text))
-        gang = _Reader(one, At(one.body, findings), topologies, paths, warnings).gang(free)
-        problems += [one.problem(*finding) for finding in findings]
+            diagnostics.warnings.append(one.problem("", text))
+        reader = _Reader(one, At(one.body, findings), topologies, paths, diagnostics.warnings)
+        gang = reader.gang(free)
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
         if other is not None:
             other = changed.get(other.key, other)
             changed[other.key] = replace(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from placement.kubernetes.objects import Object
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.queues import Queue, with_gpus
 from placement.kubernetes.values.reading import At, Findings
 
@@ -20,9 +20,7 @@ _LENDS: Final = "quota.scheduling.koordinator.sh/allow-lent-resource"
 _NAMESPACES: Final = "quota.scheduling.koordinator.sh/namespaces"
 
 
-def read_elastic_quotas(
-    objects: Iterable[Object], problems: list[Problem], warnings: list[Problem]
-) -> list[Queue]:
+def read_elastic_quotas(objects: Iterable[Object], diagnostics: Diagnostics) -> list[Queue]:
     """All quotas in input order."""
     quotas = []
     for one in objects:
@@ -32,11 +30,12 @@ def read_elastic_quotas(
         guaranteed = at.get("spec").get("min").amounts(round_up=False, capped=True)
         if labels.get(_LENDS) == "false" and any(guaranteed.values()):
             text = "what it does not lend is not kept free for it"
-            warnings.append(one.problem(f"metadata.labels[{_LENDS}]", text))
+            diagnostics.warnings.append(one.problem(f"metadata.labels[{_LENDS}]", text))
         limit = at.get("spec").get("max").amounts(round_up=False, capped=True)
         above = sorted(r for r, amount in guaranteed.items() if amount > limit.get(r, amount))
         for resource in above:
-            warnings.append(one.problem(f"spec.min.{resource}", "is more than max: max holds"))
+            text = "is more than max: max holds"
+            diagnostics.warnings.append(one.problem(f"spec.min.{resource}", text))
         quotas.append(
             Queue(
                 object=one,
@@ -45,10 +44,12 @@ def read_elastic_quotas(
                 limit=with_gpus(limit),
                 guaranteed=with_gpus(guaranteed),
                 serves_namespace=True,
-                namespaces=_namespaces(one, at.get("metadata").get("annotations"), warnings),
+                namespaces=_namespaces(
+                    one, at.get("metadata").get("annotations"), diagnostics.warnings
+                ),
             )
         )
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
     return quotas
 
 

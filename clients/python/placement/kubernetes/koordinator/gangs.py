@@ -25,7 +25,7 @@ from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.nodes.label_paths import EITHER, HOSTNAME, LabelPaths
 from placement.kubernetes.objects import POD_GANG, Object, is_part_name, not_a_name
 from placement.kubernetes.pods.pods import Pod
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.values.times import is_deleted, read_time
 
@@ -61,15 +61,13 @@ class _Part:
     spec: Mapping[str, Any]
 
 
-def read_layers(
-    objects: Iterable[Object], problems: list[Problem], warnings: list[Problem]
-) -> dict[str, tuple[str, ...]]:
+def read_layers(objects: Iterable[Object], diagnostics: Diagnostics) -> dict[str, tuple[str, ...]]:
     """The node labels that lead to each layer of the cluster's topology, from broad to narrow."""
     keys: dict[str, str] = {}
     parents: dict[str, str] = {}
     for one in objects:
         if one.name != _TOPOLOGY:
-            warnings.append(one.problem("", f"only the one named {_TOPOLOGY} is read"))
+            diagnostics.warnings.append(one.problem("", f"only the one named {_TOPOLOGY} is read"))
             continue
         findings: Findings = {}
         above: list[At] = []
@@ -86,7 +84,7 @@ def read_layers(
         for entry in above:
             if entry.text() and entry.text() not in (*keys, _WHOLE):
                 entry.problem(f"there is no layer {entry.text()}")
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
     layers: dict[str, tuple[str, ...]] = {_NODE_LAYER: (HOSTNAME,)}
     for name in keys:
         path: list[str] = []
@@ -105,8 +103,7 @@ def read_koordinator_gangs(
     layers: Mapping[str, tuple[str, ...]],
     paths: LabelPaths,
     taken: Mapping[Key, Gang],
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> list[Gang]:
     """All gangs, those of a gang group as one.
 
@@ -116,7 +113,7 @@ def read_koordinator_gangs(
     for one in objects:
         other = groups.setdefault(one.key, one)
         if other is not one:
-            problems.append(one.problem("", f"is also the name of {other}"))
+            diagnostics.problems.append(one.problem("", f"is also the name of {other}"))
     members: dict[Key, list[Pod]] = {}
     by_annotation: dict[Key, list[Pod]] = {}
     elsewhere: dict[Key, Pod] = {}
@@ -138,7 +135,7 @@ def read_koordinator_gangs(
             # Those that are made for a PodGang have all its pods.
             if key in members or other.kind != POD_GANG:
                 text = f"{elsewhere[key]} is in {other}, too: it counts there alone"
-                warnings.append(one.problem("", text))
+                diagnostics.warnings.append(one.problem("", text))
             if key not in members:
                 continue
         findings: Findings = {}
@@ -146,10 +143,10 @@ def read_koordinator_gangs(
         minimum = at.get("spec").get("minMember").integer(1, least=0)
         notes = at.get("metadata").get("annotations")
         parts[key] = _part(one, minimum, members.get(key, []), notes)
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
     for key, several in by_annotation.items():
-        parts[key] = _part_of_pods(key, several, problems, warnings)
-    return _gangs(parts, layers, paths, problems)
+        parts[key] = _part_of_pods(key, several, diagnostics)
+    return _gangs(parts, layers, paths, diagnostics.problems)
 
 
 def _part(one: Object, minimum: int, pods: list[Pod], notes: At) -> _Part:
@@ -170,9 +167,7 @@ def _part(one: Object, minimum: int, pods: list[Pod], notes: At) -> _Part:
     )
 
 
-def _part_of_pods(
-    key: Key, pods: list[Pod], problems: list[Problem], warnings: list[Problem]
-) -> _Part:
+def _part_of_pods(key: Key, pods: list[Pod], diagnostics: Diagnostics) -> _Part:
     """A gang that exists only in the annotations of its pods; the first of them decides."""
     first = pods[0].object
     told = [[pod.annotations.get(note) for note in ANNOTATIONS] for pod in pods]
@@ -180,7 +175,7 @@ def _part_of_pods(
         note = next(n for n, a, b in zip(ANNOTATIONS, told[0], told[pods.index(unlike)],
                                          strict=True) if a != b)  # fmt: skip
         text = f"is not as in {pods[0]}, which counts for the gang"
-        warnings.append(unlike.object.problem(f"metadata.annotations[{note}]", text))
+        diagnostics.warnings.append(unlike.object.problem(f"metadata.annotations[{note}]", text))
     findings: Findings = {}
     notes = At(first.body, findings).get("metadata").get("annotations")
     if not is_part_name(key[1]):
@@ -202,7 +197,7 @@ def _part_of_pods(
     }
     gang = Object("PodGroup", *key, body, first.file, first.document)
     part = _part(gang, minimum, pods, notes)
-    problems += [first.problem(*finding) for finding in findings]
+    diagnostics.problems += [first.problem(*finding) for finding in findings]
     return part
 
 

@@ -25,7 +25,7 @@ from placement.kubernetes.pods.needs import read_json
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.pods.podspec import PodSpecReader, read_taint, resources_message
 from placement.kubernetes.pods.shares import read_shares
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.values.selectors import LabelSelector, read_selector
 from placement.kubernetes.values.times import parse_duration, read_time
@@ -69,14 +69,13 @@ def read_reservations(
     pods: Mapping[Key, Pod],
     nodes: Iterable[str],
     as_of: datetime | None,
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> Reservations:
     """All reservations that hold room now."""
     there = set(nodes)
     users: dict[str, list[Pod]] = {}
     for pod in pods.values():
-        if pod.node and (name := _used(pod, problems)):
+        if pod.node and (name := _used(pod, diagnostics.problems)):
             users.setdefault(name, []).append(pod)
     messages = []
     selectors: list[LabelSelector] = []
@@ -87,11 +86,12 @@ def read_reservations(
         at = At(one.body, findings)
         own = users.get(one.name, [])
         message = reader.read(one, at, own, selectors)
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
         if message is None:
             continue
         if message.node.removeprefix("nodes/") not in there:
-            warnings.append(one.problem("status.nodeName", "the node is not in the input"))
+            text = "the node is not in the input"
+            diagnostics.warnings.append(one.problem("status.nodeName", text))
             continue
         messages.append(message)
         used_by.update((pod.key, message.name) for pod in own)

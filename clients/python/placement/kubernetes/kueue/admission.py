@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.namespaces import Namespaces
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.values.selectors import read_selector
 
@@ -59,8 +59,7 @@ def read_admission(
     cluster_queues: Iterable[Object],
     local_queues: Iterable[Object],
     namespaces: Namespaces,
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> Admission:
     """`queues` reports what is wrong with quotas."""
     known = {}
@@ -73,15 +72,15 @@ def read_admission(
         if served is None:
             text = "no namespace" if selector is None else "namespaces by labels that are not known"
             where = "spec.namespaceSelector"
-            warnings.append(one.problem(where, f"selects {text}: taken as all"))
+            diagnostics.warnings.append(one.problem(where, f"selects {text}: taken as all"))
         if spec.get("queueingStrategy").text() == "StrictFIFO":
             text = "is ignored: Workloads behind one that waits may come first"
-            warnings.append(one.problem("spec.queueingStrategy", text))
+            diagnostics.warnings.append(one.problem("spec.queueingStrategy", text))
         for field in ("admissionChecks", "admissionChecksStrategy"):
             if spec.get(field).value:
                 text = "is ignored: its Workloads count as checked"
-                warnings.append(one.problem(f"spec.{field}", text))
-        problems += [one.problem(*finding) for finding in findings]
+                diagnostics.warnings.append(one.problem(f"spec.{field}", text))
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
         resources = {
             resource.get("name").text()
             for group in At(one.body, {}).get("spec").get("resourceGroups").items()
@@ -95,7 +94,7 @@ def read_admission(
     for one in local_queues:
         findings = {}
         held = At(one.body, findings).get("spec").get("stopPolicy").text()
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
         if held not in _RUNS_ON:
             local[one.key] = held
     return Admission(known, local)

@@ -10,7 +10,7 @@ from placement.kubernetes.kueue.flavors import Flavors, read_flavors
 from placement.kubernetes.kueue.queues import KueueQueues, read_kueue_queues, read_local_queues
 from placement.kubernetes.objects import Objects
 from placement.kubernetes.pods.namespaces import read_namespaces
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics
 from placement.kubernetes.schema import kinds
 
 
@@ -25,16 +25,18 @@ class Kueue(NamedTuple):
     admission: Admission
 
 
-def read_kueue(objects: Objects, problems: list[Problem], warnings: list[Problem]) -> Kueue:
+def read_kueue(objects: Objects, diagnostics: Diagnostics) -> Kueue:
     cluster_queues = objects.of_kind(kinds.CLUSTER_QUEUES)
     local_queues = objects.of_kind(kinds.LOCAL_QUEUES)
     workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
     namespaces = read_namespaces(
-        objects.of_kind(kinds.NAMESPACES), {one.namespace for one in workloads}, problems
+        objects.of_kind(kinds.NAMESPACES),
+        {one.namespace for one in workloads},
+        diagnostics.problems,
     )
     return Kueue(
-        read_local_queues(local_queues, problems),
-        read_kueue_queues(cluster_queues, objects.of_kind(kinds.COHORTS), problems, warnings),
-        read_flavors(objects.of_kind(kinds.RESOURCE_FLAVORS), cluster_queues, problems),
-        read_admission(cluster_queues, local_queues, namespaces, problems, warnings),
+        read_local_queues(local_queues, diagnostics.problems),
+        read_kueue_queues(cluster_queues, objects.of_kind(kinds.COHORTS), diagnostics),
+        read_flavors(objects.of_kind(kinds.RESOURCE_FLAVORS), cluster_queues, diagnostics.problems),
+        read_admission(cluster_queues, local_queues, namespaces, diagnostics),
     )

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from placement.kubernetes.kueue.trees import Member, Quotas, limited
 from placement.kubernetes.objects import Object
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.queues import GPUS, WHOLE, Queue
 from placement.kubernetes.values.quantities import QuantityError, amount
 from placement.kubernetes.values.reading import At, Findings
@@ -63,8 +63,7 @@ class KueueQueues:
 def read_kueue_queues(
     cluster_queues: Iterable[Object],
     cohorts: Iterable[Object],
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> KueueQueues:
     """All ClusterQueues, then the cohorts, also those that are only named, then their parts."""
     members: dict[str, _Written] = {}
@@ -80,7 +79,7 @@ def read_kueue_queues(
             parent = cohort and _COHORT + cohort
             quotas, lends = _quotas(spec)
             into[prefix + one.name] = _Written(one, parent, quotas, lends)
-            problems += [one.problem(*finding) for finding in findings]
+            diagnostics.problems += [one.problem(*finding) for finding in findings]
     members |= above
     for member in list(members.values()):
         if member.parent and member.parent not in members:
@@ -104,7 +103,7 @@ def read_kueue_queues(
             part, more = _in_one_flavor(tree, top, flavor, flavors)
             found.queues.extend(part)
             loose |= more
-    _warn(members, told, loose, warnings)
+    _warn(members, told, loose, diagnostics.warnings)
     return KueueQueues(found.queues, told, resource)
 
 

@@ -14,7 +14,7 @@ from placement.kubernetes.kueue.kueue import Kueue
 from placement.kubernetes.kueue.use import has_finished, has_quota
 from placement.kubernetes.nodes.label_paths import LabelPaths
 from placement.kubernetes.objects import Object, Objects
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics
 from placement.kubernetes.schema import kinds
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.workloads.kueue_levels import levels_in, roles_of
@@ -42,8 +42,7 @@ def make_kueue_workloads(
     objects: Objects,
     kueue: Kueue,
     made: Made,
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> None:
     """The Workloads that wait for quota."""
     workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
@@ -79,14 +78,14 @@ def make_kueue_workloads(
             refusals.append(f"ClusterQueue {queue}: {text}")
         if choice.choices > 1:
             text = f"flavor {choice.flavor} is taken; others of {queue} are not tried"
-            warnings.append(one.problem("spec.podSets", text))
+            diagnostics.warnings.append(one.problem("spec.podSets", text))
         terms = Terms(
             priority=None if priority.absent else priority.integer(least=-(2**31)),
             queue=kueue.queues.name(queue, choice.flavor),
             unsupported=refusals,
         )
         made.add(one, at, one.name, roles, terms)
-        note(one, findings, problems)
+        note(one, findings, diagnostics.problems)
 
 
 def owners_of_waiting(workloads: Iterable[Object]) -> set[tuple[str, str, str]]:

@@ -24,7 +24,7 @@ from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.needs import read_json
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.pods.shares import GPU, Share
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.values.reading import At, Findings
 
 _PARTITIONS: Final = "scheduling.koordinator.sh/gpu-partitions"
@@ -107,13 +107,12 @@ class Devices:
         listed: Mapping[str, _Listed],
         *,
         everywhere: bool,
-        problems: list[Problem],
-        warnings: list[Problem],
+        diagnostics: Diagnostics,
     ) -> None:
         self._listed = listed
         self._everywhere = everywhere
-        self._problems = problems
-        self._warnings = warnings
+        self._problems = diagnostics.problems
+        self._warnings = diagnostics.warnings
         #: The devices of pods, where they are known.
         self.given: dict[Key, tuple[int, ...]] = {}
         #: KAI's names of shared GPUs, by node and device.

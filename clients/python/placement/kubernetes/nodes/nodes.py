@@ -21,7 +21,7 @@ from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.pods.podspec import HostPort, read_taint, resources_message
 from placement.kubernetes.pods.shares import GPU, HUNDREDTHS, MANAGED
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics
 from placement.kubernetes.values.reading import At, Findings
 
 #: More than any node has, also in bytes, of what only says who manages its GPUs.
@@ -59,8 +59,7 @@ def is_unmanaged(one: Object, listed: Container[str]) -> bool:
 def read_nodes(
     objects: Iterable[Object],
     around: Surroundings,
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> list[v1.Node]:
     """All nodes in input order."""
     nodes = []
@@ -69,12 +68,12 @@ def read_nodes(
         findings: Findings = {}
         bound = around.bound.get(one.name, ())
         node = _read_node(one, At(one.body, findings), bound, around, allocatable)
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
         reason = _uncountable(bound, node.compute_domain) or node.closed_because
         if reason:
             node.unschedulable = True
             node.closed_because = reason[:_LONGEST_REASON]
-            warnings.append(one.problem("", f"is closed for new pods: {reason}"))
+            diagnostics.warnings.append(one.problem("", f"is closed for new pods: {reason}"))
         nodes.append(node)
     return nodes
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from placement.kubernetes.objects import Object
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics
 from placement.kubernetes.queues import Queue, with_gpus
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.volcano.node_groups import NodeGroups, groups_of, inherited, kept_to
@@ -51,9 +51,7 @@ class VolcanoQueues:
         return kept_to(groups, pod) if groups else pod
 
 
-def read_volcano_queues(
-    objects: Sequence[Object], problems: list[Problem], warnings: list[Problem]
-) -> VolcanoQueues:
+def read_volcano_queues(objects: Sequence[Object], diagnostics: Diagnostics) -> VolcanoQueues:
     """What all queues say."""
     names = {one.name for one in objects}
     queues = []
@@ -70,7 +68,7 @@ def read_volcano_queues(
         reserved = spec.get("guarantee").get("resource").amounts(round_up=False, capped=True)
         if any(reserved.values()):
             text = "what is reserved for it is guaranteed, but not kept free"
-            warnings.append(one.problem("spec.guarantee.resource", text))
+            diagnostics.warnings.append(one.problem("spec.guarantee.resource", text))
         reclaimable = spec.get("reclaimable")
         if (mine := groups_of(spec)) is not None:
             groups[one.name] = mine
@@ -85,6 +83,6 @@ def read_volcano_queues(
                 not_reclaimable=not (reclaimable.absent or reclaimable.flag()),
             )
         )
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
     parents = {queue.name: queue.parent for queue in queues}
     return VolcanoQueues(queues, shut, inherited(groups, parents))

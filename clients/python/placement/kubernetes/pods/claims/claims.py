@@ -35,7 +35,7 @@ from placement.kubernetes.pods.claims.resource_slices import (
     DeviceToleration,
 )
 from placement.kubernetes.pods.podspec import ClaimUse, read_node_selector
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics
 from placement.kubernetes.values.reading import At, Findings
 
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -200,15 +200,14 @@ def read_claims(
     classes: Iterable[Object],
     devices: Mapping[str, list[ClaimableDevice]],
     users: Mapping[tuple[str, str], int],
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> Claims:
     """All claims and templates; `users` is how many pods use each claim."""
     known_classes = {}
     for one in classes:
         findings: Findings = {}
         known_classes[one.name] = _expressions(At(one.body, findings).get("spec"))
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
     known_claims: dict[tuple[str, str], _Claim] = {}
     for one in claims:
         findings = {}
@@ -217,13 +216,13 @@ def read_claims(
         if users.get(one.key, 0) > 1 and not spec.refused:
             spec = _Spec(refused="several pods share it")
         known_claims[one.key] = _claim(at.get("status"), spec, users.get(one.key, 0))
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
     known_templates: dict[tuple[str, str], _Spec] = {}
     for one in templates:
         findings = {}
         spec = _spec(At(one.body, findings).get("spec").get("spec"), known_classes)
         known_templates[one.key] = spec
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
     specs = [
         *sorted(known_templates.items()),
         *sorted((key, claim.spec) for key, claim in known_claims.items()),
@@ -232,7 +231,7 @@ def read_claims(
     for (_, name), spec in specs:
         for kind, _ in spec.counts:
             kinds.setdefault(kind, name)
-    resources = as_resources(kinds, devices, warnings)
+    resources = as_resources(kinds, devices, diagnostics.warnings)
     for claim in known_claims.values():
         for taken in (claim.devices or ()) if not claim.is_of_one_pod else ():
             for resource in resources.of_device.get(taken, ()):

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.claims.cel_selectors import device_value
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.values.quantities import QuantityError, parse
 from placement.kubernetes.values.reading import At, Findings, not_a
 
@@ -91,8 +91,7 @@ class _Slice:
 def read_slices(
     objects: Iterable[Object],
     known: Collection[str],
-    problems: list[Problem],
-    warnings: list[Problem],
+    diagnostics: Diagnostics,
 ) -> dict[str, list[ClaimableDevice]]:
     """The devices of each node that claims can count on; `known` are the nodes of the input."""
     pools: dict[tuple[str, str], list[_Slice]] = {}
@@ -117,17 +116,17 @@ def read_slices(
         current = [s for s in slices if s.generation == newest]
         if wrong := _unusable(current):
             text = f"{wrong}: its devices are left out"
-            warnings.append(current[0].object.problem("spec.pool", text))
+            diagnostics.warnings.append(current[0].object.problem("spec.pool", text))
             continue
         for one_slice in current:
-            _collect(one_slice, nodes, warnings)
+            _collect(one_slice, nodes, diagnostics.warnings)
         lost += (s for s in current if (node := s.at.get("nodeName").text()) and node not in known)
     for one, findings in noted.items():
-        problems += [one.problem(*finding) for finding in findings]
+        diagnostics.problems += [one.problem(*finding) for finding in findings]
     if lost and known:
         more = f" ({len(lost) - 1} more like it)" if len(lost) > 1 else ""
         text = f"Node {lost[0].at.get('nodeName').value} is not in the input{more}"
-        warnings.append(lost[0].object.problem("spec.nodeName", text))
+        diagnostics.warnings.append(lost[0].object.problem("spec.nodeName", text))
     return nodes
 
 
