@@ -52,6 +52,15 @@ class Given(NamedTuple):
     amount: int
 
 
+class Closed(NamedTuple):
+    """Nodes that take no unit of a demand until so many pods of these leavers have left."""
+
+    demand: int
+    nodes: Ints
+    leavers: tuple[PodsOf, ...]
+    pods: int
+
+
 class QueueRoom(NamedTuple):
     """One resource of a queue: what a unit of each demand takes [D], what is left before anybody
     leaves, below zero where more runs than the limit, and what leavers give back.
@@ -81,8 +90,9 @@ class EvictionQuestion:
     """The fewest pods that leave, so that units of some demands fit.
 
     N nodes, D demands, R resources. `free[N, R]` is left before anybody leaves, `request[D, R]`
-    is what a unit takes, `eligible[D, N]` where it may run. `queues` have to have room, too. The
-    sets in `forbidden`, leavers with the times that they leave, are not chosen again.
+    is what a unit takes, `eligible[D, N]` where it may run, on some nodes only
+    once they are not `closed` any longer. `queues` have to have room, too. The sets in `forbidden`,
+    leavers with the times that they leave, are not chosen again.
     """
 
     free: Ints
@@ -94,6 +104,7 @@ class EvictionQuestion:
     leavers: tuple[Leaver, ...]
     limits: tuple[Together, ...]
     queues: tuple[QueueRoom, ...] = ()
+    closed: tuple[Closed, ...] = ()
     forbidden: tuple[tuple[int, ...], ...] = ()
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 
 from placement_service.entities.planning import Evict
-from placement_service.entities.request import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from placement_service.entities.request import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodTemplate
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import Plan
@@ -27,7 +27,9 @@ from placement_service.formulation.planning_questions import (
     UnitsNeeded,
 )
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.rules.host_ports import is_host_port
 from placement_service.planning import changes
+from placement_service.planning.closing import Kind, closed
 from placement_service.planning.leavers import Leavers
 from placement_service.planning.remedy_case import Case, Fit
 
@@ -55,16 +57,16 @@ def evict(case: Case) -> Iterator[Evict]:
     leavers = Leavers(case.snapshot, case.gang)
     if not leavers.names:
         return
-    able = _able(case, leavers)
+    emptied = _Emptied.of(case, leavers)
     exact = trial.problem.exact and _is_exact(trial.problem, trial.gang)
     # 1. Gangs that the plan places may lie elsewhere; without them at least so many have to go.
     alone = EvictionAnswer(None, 0)
     if trial.plan:
-        question = _question(case, leavers, [trial.gang], trial.problem.free, able)
+        question = _question(case, leavers, [trial.gang], trial.problem.free, emptied)
         alone = _asked(case.within(_SHARE), question) or alone
     # 2. Where all of them stay, the trial shows at once that it is enough.
     best: Evict | None = None
-    for best in _beside(case.within(_SHARE), leavers, alone.bound, able, exact=exact):
+    for best in _beside(case.within(_SHARE), leavers, alone.bound, emptied, exact=exact):
         yield best
     # 3. Fewer, for which some of them have to lie elsewhere.
     if alone.times is not None and any(alone.times):
@@ -76,7 +78,7 @@ def evict(case: Case) -> Iterator[Evict]:
                 yield best
     # 4. Or enough for all of them together, wherever they are.
     if trial.plan and (best is None or not best.proven):
-        together = _together(case, leavers, able)
+        together = _together(case, leavers, emptied)
         if together is not None:
             enough = _enough(case, leavers, together, exact=exact, known=best)
             if enough is not None:
@@ -84,22 +86,21 @@ def evict(case: Case) -> Iterator[Evict]:
 
 
 def _beside(
-    case: Case, leavers: Leavers, least: int, able: Bools, *, exact: bool
+    case: Case, leavers: Leavers, least: int, emptied: _Emptied, *, exact: bool
 ) -> Iterator[Evict]:
     """The least eviction where the plan's gangs stay where the plan has them.
 
-    At least so many pods have to go wherever they are; `able` as in `_question`; `exact` says that
-    only room matters.
+    At least so many pods have to go wherever they are; `exact` says that only room matters.
     """
     trial = case.here
     free = trial.residual.free.copy()
-    question = _question(case, leavers, [trial.gang], free, able, stays=trial.plan)
+    question = _question(case, leavers, [trial.gang], free, emptied, stays=trial.plan)
     enough = _enough(case, leavers, question, exact=exact)
     if enough is None:
         return
     yield enough.eviction
     pods = len(enough.eviction.pods)
-    if enough.is_least and (least >= pods or _is_least(case, leavers, pods, able)):
+    if enough.is_least and (least >= pods or _is_least(case, leavers, pods, emptied)):
         yield replace(enough.eviction, proven=True)
 
 
@@ -157,40 +158,60 @@ def _asked(case: Case, question: EvictionQuestion) -> EvictionAnswer | None:
     return cast("EvictionAnswer | None", answer)
 
 
-def _is_least(case: Case, leavers: Leavers, pods: int, able: Bools) -> bool:
+def _is_least(case: Case, leavers: Leavers, pods: int, emptied: _Emptied) -> bool:
     """Whether fewer evictions are not enough even if the plan's gangs were placed elsewhere."""
     if not case.here.plan:
         return True
-    question = _together(case, leavers, able)
+    question = _together(case, leavers, emptied)
     answer = None if question is None else _asked(case, question)
     return answer is not None and answer.bound >= pods
 
 
-def _together(case: Case, leavers: Leavers, able: Bools) -> EvictionQuestion | None:
+def _together(case: Case, leavers: Leavers, emptied: _Emptied) -> EvictionQuestion | None:
     """The question for all gangs of the plan together; None where it is too large."""
     trial = case.here
     others = [trial.problem.gangs[i] for i in trial.plan]
     gangs = [trial.gang, *(one for one in others if _is_exact(trial.problem, one))]
-    question = _question(case, leavers, gangs, trial.problem.free, able)
+    question = _question(case, leavers, gangs, trial.problem.free, emptied)
     return question if np.count_nonzero(question.eligible) <= _MOST_CHOICES else None
 
 
-def _able(case: Case, leavers: Leavers) -> Bools:
-    """Nodes that each demand of the gang may have, some of them when others have left [D, N].
-
-    Devices may be too few, or a node serve another ComputeDomain, until then.
+class _Emptied(NamedTuple):
+    """The cluster once all have left who may: the nodes that each pod class may have then [C, N],
+    and the host ports that are free then and not before [N, R].
     """
-    gang = case.here.gang
-    able = case.here.problem.eligible[[d.pod_class for d in gang.demands]]
-    templates = [s.template for group in case.gang.groups for s in group.pod_sets if s.pods]
-    if not any(t.compute_domain or t.same_pcie_nics or t.required_partition for t in templates):
-        return able
-    emptied = changes.without_pods(case.snapshot, leavers.pods)
-    problem = formulate(emptied, case.policy)
-    alike = problem.gangs[gang.index]
-    if len(alike.demands) != len(gang.demands):
-        return able
-    return able | problem.eligible[[d.pod_class for d in alike.demands]]
+
+    eligible: Bools
+    ports: Ints
+
+    @classmethod
+    def of(cls, case: Case, leavers: Leavers) -> _Emptied:
+        """What anti-affinity, another ComputeDomain, host ports or a lack of devices close now."""
+        problem = case.here.problem
+        able, ports = problem.eligible.copy(), np.zeros_like(problem.free)
+        sets = (s for gang in case.snapshot.gangs for group in gang.groups for s in group.pod_sets)
+        waiting = (one.template for one in sets if one.pods)
+        if any(map(_is_particular, (*waiting, *leavers.templates))):
+            emptied = formulate(changes.without_pods(case.snapshot, leavers.pods), case.policy)
+            for before, after in zip(problem.gangs, emptied.gangs, strict=True):
+                if len(before.demands) == len(after.demands):
+                    for d, alike in zip(before.demands, after.demands, strict=True):
+                        able[d.pod_class] |= emptied.eligible[alike.pod_class]
+            for r in filter(emptied.columns.__contains__, filter(is_host_port, problem.columns)):
+                here, there = problem.columns.index(r), emptied.columns.index(r)
+                ports[:, here] = emptied.free[:, there] - problem.free[:, here]
+        return cls(able, ports)
+
+
+def _is_particular(template: PodTemplate) -> bool:
+    """Whether such pods may come, or others beside them, only once somebody has left."""
+    return bool(
+        template.required_anti_affinity
+        or template.compute_domain
+        or template.host_ports
+        or template.same_pcie_nics
+        or template.required_partition
+    )
 
 
 def _is_exact(problem: Problem, gang: Gang) -> bool:
@@ -204,13 +225,12 @@ def _question(
     leavers: Leavers,
     gangs: Sequence[Gang],
     free: Ints,
-    able: Bools,
+    emptied: _Emptied,
     stays: Plan | None = None,
 ) -> EvictionQuestion:
     """The question which leavers must leave so that some gangs fit together into what is free, and
     into what their queues have left beside the plan that `stays`.
 
-    `able` are the nodes that the demands of the first of them may have, once others have left.
     """
     problem = case.here.problem
     classes: list[int] = []
@@ -229,16 +249,25 @@ def _question(
                 scopes.append(OneDomain(tuple(first + d for d in scope.demands), pinned))
     request = problem.request[classes]
     return EvictionQuestion(
-        free=free,
+        free=free + emptied.ports,
         request=request,
-        eligible=np.concatenate([able, problem.eligible[classes[len(able) :]]]),
+        eligible=emptied.eligible[classes],
         amounts=_freed(problem, leavers, request.max(axis=0) * sum(one.units for one in needs)),
         needs=tuple(needs),
         scopes=tuple(scopes),
         leavers=tuple(leavers.leavers),
         limits=tuple(leavers.limits),
         queues=tuple(_queues(case, leavers, gangs, stays or {})),
+        closed=tuple(closed(leavers, [kinds for gang in gangs for kinds in _kinds(case, gang)])),
     )
+
+
+def _kinds(case: Case, gang: Gang) -> Iterator[Sequence[Kind]]:
+    """The kinds of pods of each demand of a gang."""
+    source = case.snapshot.gangs[gang.index]
+    for demand in gang.demands:
+        sets = (source.groups[m.group].pod_sets[m.pod_set] for m in demand.members)
+        yield [Kind(source.namespace, one.template) for one in sets]
 
 
 def _queues(
@@ -265,8 +294,9 @@ def _queues(
 def _freed(problem: Problem, leavers: Leavers, enough: Ints) -> Ints:
     """What comes free where a pod of each template leaves: at least what really does.
 
-    What no request says, such as partitions of devices and host ports, comes free as soon as
-    anybody leaves. `enough` of each column is all that is asked for.
+    What no request says, such as partitions of devices, comes free as soon as anybody leaves; host
+    ports are free already, of nodes that are `closed` until then. `enough` of each column is all
+    that is asked for.
     """
     said = {name for one in leavers.templates for name in one.requests}
     rows = []
@@ -274,7 +304,9 @@ def _freed(problem: Problem, leavers: Leavers, enough: Ints) -> Ints:
         shares = one.device_share is not None
         rows.append(
             [
-                most
+                0
+                if is_host_port(column)
+                else most
                 if column not in said or (shares and column not in _PLAIN)
                 else one.requests.get(column, 0)
                 for column, most in zip(problem.columns, enough.tolist(), strict=True)

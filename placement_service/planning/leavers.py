@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from placement_service.entities.request import BoundPod, PodGang, PodTemplate, Policy, Snapshot
@@ -80,6 +81,15 @@ class Leavers:
         """All pods that may leave, though not always together."""
         return frozenset(pod for pods in self._pods for pod in pods)
 
+    @cached_property
+    def of(self) -> Mapping[str, Sequence[int]]:
+        """The leavers with which each pod leaves."""
+        found: dict[str, list[int]] = {}
+        for v, pods in enumerate(self._pods):
+            for pod in pods:
+                found.setdefault(pod, []).append(v)
+        return found
+
     def given(self, row: QueueRow, policy: Policy) -> Iterator[Given]:
         """What leavers give back to a queue; of what is for gangs that may not go, nothing."""
         queues = {} if row.guaranteed else {queue.name: queue for queue in self.snapshot.queues}
@@ -117,12 +127,14 @@ class Leavers:
             spare = group.running_count - group.min_replicas
             mine: list[PodsOf] = []
             for pod_set in group.pod_sets if spare > 0 else ():
-                alike: dict[Freed, list[str]] = {}
+                # Which of them leaves matters to who needs devices, and to owners of reservations.
+                alike: dict[tuple[Freed, tuple[int, ...], str], list[str]] = {}
                 for pod in pod_set.bound_pods:
                     if pod.node in self._node:
                         once = Freed(self._node[pod.node], self._row(pod_set.template, pod))
-                        alike.setdefault(once, []).append(pod.name)
-                for once, pods in alike.items():
+                        kind = once, pod.devices, pod.reservation
+                        alike.setdefault(kind, []).append(pod.name)
+                for (once, _, _), pods in alike.items():
                     mine.append(PodsOf(len(self.leavers), 1))
                     self.leavers.append(Leaver(1, min(spare, len(pods)), (once,), whole))
                     self.names.append(())

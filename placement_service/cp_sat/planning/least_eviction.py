@@ -6,13 +6,14 @@
     sum_d request[d] x[d, n] <= free[n] + sum_v freed[v, n] z[v]    for each node and resource
     k x[d, n]                <= freed by v on n                     where one unit lacks k without v
     sum_{n in k} x[d, n]     <= units of d * y[s, k]                sum_k y[s, k] = 1
+    x[d, n] > 0 only once all pods have left that keep d from n
     sum take[d, q] x[d, n]   <= left[q] + sum_v given[v, q] z[v]    for each resource of a queue
     minimise sum_v pods[v] z[v]
 
 A gang that shares one domain is solved domain by domain, the cheapest by counting first: gangs that
 leave elsewhere help only its queues, unless a choice was refused before. This ends when no other
-domain can be cheaper than the best. Rules between pods are left out: with them more may have to go,
-never less.
+domain can be cheaper than the best. Other rules between pods are left out: with them more may have
+to go, never less.
 """
 
 from __future__ import annotations
@@ -202,7 +203,9 @@ class _Cluster:
         """The fewest pods when the gang uses no other nodes."""
         question, model = self.question, LinearModel()
         here = {v for n in nodes.tolist() for v, _, _ in self._on_node.get(n, ())}
-        used = sorted(here.union(v for queue in question.queues for v, _ in queue.given))
+        here.update(v for queue in question.queues for v, _ in queue.given)
+        here.update(v for one in question.closed for v, _ in one.leavers)
+        used = sorted(here)
         if question.forbidden:
             # Where others took the room of a refused choice, gangs that leave elsewhere do help.
             used = list(range(len(question.leavers)))
@@ -223,6 +226,7 @@ class _Cluster:
         for n, mine in on_node.items():
             self._make_room(model, n, mine, leaving)
         self._make_room_in_queues(model, units, leaving)
+        self._open_nodes(model, units, leaving)
         self._keep_together(model, leaving)
         goal = [(z, question.leavers[v].pods) for v, z in leaving.items()]
         found = model.whole(goal, maximize=False, seconds=seconds)
@@ -279,6 +283,21 @@ class _Cluster:
                 taken = [(x, queue.take[d]) for (d, _), x in units.items() if queue.take[d]]
                 given = [(leaving[v], -amount) for v, amount in queue.given]
                 model.row([*taken, *given], most=queue.left)
+
+    def _open_nodes(
+        self, model: LinearModel, units: dict[tuple[int, int], int], leaving: dict[int, int]
+    ) -> None:
+        for one in self.question.closed:
+            d = one.demand
+            there = [units[d, n] for n in one.nodes.tolist() if (d, n) in units]
+            if there:
+                is_open = model.variable(1)
+                most = sum(map(model.most, there))
+                model.row(
+                    [*((x, 1) for x in there), (is_open, -min(most, self._needed[d]))], most=0
+                )
+                gone = [(leaving[v], -pods) for v, pods in one.leavers]
+                model.row([(is_open, one.pods), *gone], most=0)
 
     def _freed(
         self, leaving: dict[int, int], some: Iterable[_OnNode], resource: int

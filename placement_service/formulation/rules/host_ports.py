@@ -25,6 +25,11 @@ def column_name(protocol: str, port: int, ip: str) -> str:
     return f"{protocol} host port {port} {ip}".rstrip()
 
 
+def is_host_port(column: str) -> bool:
+    """Whether a column is that of a host port."""
+    return " host port " in column
+
+
 def formulate(draft: RuleDraft) -> None:
     """A column per (port, protocol, address): one pod at most.
 

@@ -13,6 +13,7 @@ import pytest
 from placement_service.cp_sat.planning.least_eviction import least_eviction
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.planning_questions import (
+    Closed,
     EvictionQuestion,
     Freed,
     Given,
@@ -72,6 +73,13 @@ def question(seed: int) -> EvictionQuestion:
             if leaver.part_of >= 0 or rng.random() < 0.7
         ]
         queues = (QueueRoom(tuple(sizes), rng.randint(-1, 6), tuple(given)),)
+    shut: tuple[Closed, ...] = ()
+    alone = [v for v, one in enumerate(leavers) if one.part_of < 0]
+    if alone and rng.random() < 0.4:
+        v = rng.choice(alone)
+        nodes = np.array(sorted(rng.sample(range(NODES), 2)), dtype=np.int64)
+        by = tuple(PodsOf(w, 1) for w, one in enumerate(leavers) if v in (w, one.part_of))
+        shut = (Closed(rng.randrange(demands), nodes, by, 1),)
     return EvictionQuestion(
         free=4 - np.array(used, dtype=np.int64)[:, None],
         request=np.array(sizes, dtype=np.int64)[:, None],
@@ -82,11 +90,14 @@ def question(seed: int) -> EvictionQuestion:
         leavers=tuple(leavers),
         limits=limits,
         queues=queues,
+        closed=shut,
     )
 
 
-def fits(asked: EvictionQuestion, free: Ints) -> bool:
-    """Whether all units fit into what is free, in one domain of each scope."""
+def fits(asked: EvictionQuestion, free: Ints, shut: set[tuple[int, int]]) -> bool:
+    """Whether all units fit into what is free, in one domain of each scope; `shut` are demands and
+    nodes.
+    """
     units = [d for (d,), count in asked.needs for _ in range(count)]
     for domains in itertools.product(*([0, 1] for _ in asked.scopes)):
         left = free[:, 0].tolist()
@@ -101,7 +112,7 @@ def fits(asked: EvictionQuestion, free: Ints) -> bool:
                     d in mine and domain[n] != at
                     for (mine, domain), at in zip(asked.scopes, domains, strict=True)
                 )
-                if left[n] >= size and asked.eligible[d, n] and not outside:
+                if left[n] >= size and asked.eligible[d, n] and not outside and (d, n) not in shut:
                     left[n] -= size
                     if place(i + 1):
                         return True
@@ -130,6 +141,12 @@ def fewest(asked: EvictionQuestion) -> int | None:
             <= queue.left + sum(times[v] * amount for v, amount in queue.given)
             for queue in asked.queues
         )
+        shut = {
+            (one.demand, n)
+            for one in asked.closed
+            if sum(times[v] * pods for v, pods in one.leavers) < one.pods
+            for n in one.nodes.tolist()
+        }
         once = not any(
             k and leaver.part_of >= 0 and times[leaver.part_of]
             for k, leaver in zip(times, asked.leavers, strict=True)
@@ -144,7 +161,7 @@ def fewest(asked: EvictionQuestion) -> int | None:
             and once
             and all(more)
             and (best is None or pods < best)
-            and fits(asked, free)
+            and fits(asked, free, shut)
         ):
             best = pods
     return best

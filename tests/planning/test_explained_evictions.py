@@ -1,0 +1,215 @@
+"""Who would have to go for a gang that waits, rule by rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement import v1
+from placement.client import PlacementClient
+from tests.planning.clusters import HOST, RACK, gang, node, request, resource_name
+from tests.planning.explaining import bound, explained, pods, remedies
+
+
+def test_the_fewest_pods_are_evicted_and_only_of_lower_priority(client: PlacementClient) -> None:
+    """n1 holds two pods of "two", n2 four of "four", n3 one of "equal" and n4 a fixed one."""
+    gangs = [
+        gang("two", 0, gpus=4, on=["n1"] * 2),
+        gang("four", 0, gpus=2, on=["n2"] * 4),
+        gang("equal", 0, on=["n3"], priority=10),
+        gang("fixed", 0, on=["n4"], fixed=True),
+        gang("urgent", 1, priority=10),
+    ]
+    found = remedies(client, request([node(f"n{i}") for i in (1, 2, 3, 4)], gangs), "urgent")
+    assert found["evict"] == ((resource_name("two"),), pods("two", 0, 1))
+
+
+def test_an_eviction_is_proven_though_a_gang_that_the_plan_places_could_lie_elsewhere(
+    client: PlacementClient,
+) -> None:
+    """Alone "urgent" would need nobody to go: n1 is free. But "first" needs a node as well."""
+    gangs = [
+        gang("low", 0, gpus=4, on=["n2"] * 2),
+        gang("first", 1, priority=20),
+        gang("urgent", 1, priority=10),
+    ]
+    found = remedies(client, request([node("n1"), node("n2")], gangs), "urgent")
+    assert found["evict"] == ((resource_name("low"),), pods("low", 0, 1))
+
+
+def test_evictions_also_make_room_for_gangs_of_the_plan_that_have_to_lie_elsewhere(
+    client: PlacementClient,
+) -> None:
+    """Only "beside" and one half of "low" are on the node that "urgent" needs, and "beside" fits
+    nowhere else unless the other half goes, too.
+    """
+    nodes = [node("n1"), node("n2", gpus=4)]
+    asked = request(
+        nodes,
+        [
+            gang("low", 0, gpus=4, on=["n1", "n2"], minimum=1),
+            gang("beside", 1, gpus=4),
+            gang("urgent", 1, priority=10),
+        ],
+    )
+    assert remedies(client, asked, "urgent")["evict"] == (
+        (resource_name("low"),), pods("low", 0, 1)
+    )  # fmt: skip
+
+
+def test_fewer_are_evicted_where_gangs_that_the_plan_places_lie_elsewhere(
+    client: PlacementClient,
+) -> None:
+    """The plan keeps rack r3 whole, and puts "first" beside the pod in rack r1."""
+    nodes = [node(f"n{i}", rack=f"r{(i + 1) // 2}") for i in range(1, 6)]
+    gangs = [
+        gang("one", 0, on=["n2"]),
+        gang("four", 0, gpus=2, on=["n3"] * 4),
+        gang("five", 0, gpus=2, on=["n4"] * 4),
+        gang("first", 1, priority=20),
+        gang("urgent", 2, required=RACK, priority=10),
+    ]
+    asked = request(nodes, gangs)
+    found = explained(client, asked, "urgent")
+    assert [binding.node for binding in found.placement.bindings] == ["nodes/n1"]
+    assert remedies(client, asked, "urgent")["evict"] == ((resource_name("one"),), pods("one", 0))
+
+
+def test_extras_go_before_whole_gangs(client: PlacementClient) -> None:
+    gangs = [
+        gang("whole", 0, gpus=4, on=["n1"] * 2),
+        gang("extras", 0, on=["n2", "n3"], minimum=1),
+        gang("urgent", 1, priority=10),
+    ]
+    asked = request([node("n1"), node("n2"), node("n3")], gangs)
+    names, gone = remedies(client, asked, "urgent")["evict"]
+    assert names == (resource_name("extras"),)
+    assert gone in (pods("extras", 0), pods("extras", 1))
+
+
+def test_a_pod_that_breaks_the_last_partition_goes(client: PlacementClient) -> None:
+    """Four GPUs in a row are a partition. One pod has GPU 0; two others have GPUs 4 and 5."""
+    gangs = [
+        gang("pair", 0, gpus=1, on=["n1"] * 2),
+        gang("one", 0, gpus=1, on=["n1"]),
+        gang("urgent", 1, gpus=4, priority=10),
+    ]
+    asked = request([node("n1")], gangs)
+    (there,) = asked.snapshot.nodes
+    for taken, pod in zip((4, 5, 0), [p for g in asked.gangs for p in bound(g)], strict=True):
+        pod.devices.append(taken)
+    for i in range(8):
+        used = 1000 * (i in (0, 4, 5))
+        there.devices.add(index=i, used_milli=used, used_memory_milli=used)
+    there.partitions.add(devices=range(4))
+    there.partitions.add(devices=range(4, 8))
+    there.partition_policy = v1.PartitionPolicy.PARTITION_POLICY_HONOR
+    found = remedies(client, asked, "urgent")
+    assert found["evict"] == ((resource_name("one"),), pods("one", 0))
+
+
+def test_who_has_the_host_port_goes(client: PlacementClient) -> None:
+    """There is room everywhere, and the first gang has no port."""
+    gangs = [
+        gang("other", 0, gpus=1, on=["n1"]),
+        gang("has", 0, gpus=1, on=["n1"]),
+        gang("urgent", 1, gpus=1, priority=10),
+    ]
+    asked = request([node("n1")], gangs)
+    for one in asked.gangs[1:]:
+        one.groups[0].pod_sets[0].template.host_ports.add(port=80, protocol="TCP")
+    asked.snapshot.nodes[0].host_ports.add(port=80, protocol="TCP")
+    found = remedies(client, asked, "urgent")
+    assert found["evict"] == ((resource_name("has"),), pods("has", 0))
+
+
+def test_as_many_leave_as_hold_a_host_port_that_all_pods_of_a_gang_need(
+    client: PlacementClient,
+) -> None:
+    """Others, who have no port, leave in vain, however few there are."""
+    names = [f"n{i}" for i in range(8)]
+    others = [gang(f"other{i}", 0, gpus=1, on=[at]) for i, at in enumerate(names * 2)]
+    holders = [gang(f"has{i}", 0, gpus=1, on=[at]) for i, at in enumerate(names)]
+    asked = request(map(node, names), [*others, *holders, gang("urgent", 3, gpus=1, priority=10)])
+    for one in asked.gangs[len(others) :]:
+        one.groups[0].pod_sets[0].template.host_ports.add(port=80, protocol="TCP")
+    for there in asked.snapshot.nodes:
+        there.host_ports.add(port=80, protocol="TCP")
+    gone, _ = remedies(client, asked, "urgent")["evict"]
+    assert isinstance(gone, tuple)
+    assert len(gone) == 3
+    assert all("/has" in name for name in gone)
+
+
+@pytest.mark.parametrize("theirs", [False, True])
+def test_who_keeps_a_gang_away_leaves_though_there_is_room(
+    client: PlacementClient, theirs: bool
+) -> None:
+    """Either side may avoid the other; on "n4" one pod does that and not two."""
+    pairs = [gang(f"pair{i}", 0, gpus=1, on=[f"n{i}"] * 2) for i in range(4)]
+    asked = request(
+        [node(f"n{i}") for i in range(5)],
+        [*pairs, gang("one", 0, gpus=1, on=["n4"]), gang("urgent", 2, gpus=1, priority=10)],
+    )
+    avoided, avoids = ("urgent", "runs") if theirs else ("runs", "urgent")
+    for one in asked.gangs:
+        template = one.groups[0].pod_sets[0].template
+        template.labels["app"] = "urgent" if one.name.endswith("urgent") else "runs"
+        if template.labels["app"] == avoids:
+            term = template.required_anti_affinity.add(topology_key=HOST, namespaces=["ml"])
+            term.selector.match_labels["app"] = avoided
+        for pod in bound(one):
+            there = asked.snapshot.pods.add(name=pod.name, node=pod.node, labels={"app": "runs"})
+            there.required_anti_affinity.extend(template.required_anti_affinity)
+    found = remedies(client, asked, "urgent")
+    assert found["evict"] == ((resource_name("one"),), pods("one", 0))
+
+
+def test_as_many_leave_a_full_queue_as_a_gang_has_pods(client: PlacementClient) -> None:
+    """Every node has room, and those outside the queue give nothing back to it."""
+    nodes = [f"n{i}" for i in range(8)]
+    inside = [gang(f"in{i}", 0, gpus=1, on=[at]) for i, at in enumerate(nodes * 2)]
+    outside = [gang(f"out{i}", 0, gpus=1, on=[at]) for i, at in enumerate(nodes * 2)]
+    urgent = gang("urgent", 8, gpus=1, priority=10)
+    for one in (*inside, urgent):
+        one.queue = "queues/team"
+    asked = request(map(node, nodes), [*outside, *inside, urgent])
+    asked.snapshot.queues.add(name="queues/team", limit={"gpus": 16})
+    names, gone = remedies(client, asked, "urgent")["evict"]
+    assert isinstance(names, tuple)
+    assert isinstance(gone, tuple)
+    assert len(names) == len(gone) == 8
+    assert all("/in" in name for name in names)
+
+
+@pytest.mark.parametrize(("allowed", "helps"), [(1, False), (2, True)])
+def test_a_disruption_budget_protects_the_pods_that_it_selects(
+    client: PlacementClient, allowed: int, helps: bool
+) -> None:
+    gangs = [gang("kept", 0, gpus=4, on=["n1", "n1"]), gang("urgent", 1, priority=10)]
+    asked = request([node("n1")], gangs)
+    asked.gangs[0].groups[0].pod_sets[0].template.labels["app"] = "kept"
+    budget = asked.snapshot.disruption_budgets.add(
+        name="namespaces/ml/poddisruptionbudgets/b", allowed=allowed
+    )
+    budget.selector.match_labels["app"] = "kept"
+    assert ("evict" in remedies(client, asked, "urgent")) == helps
+
+
+@pytest.mark.parametrize(("ran", "helps"), [(59, False), (60, True)])
+def test_a_gang_is_protected_until_its_minimum_run_time_is_over(
+    client: PlacementClient, ran: int, helps: bool
+) -> None:
+    asked = request([node("n1")], [gang("runs", 0, on=["n1"]), gang("urgent", 1, priority=1)])
+    asked.gangs[0].minimum_run_time.seconds = 60
+    asked.gangs[0].start_time.seconds = 1000
+    asked.snapshot.as_of.seconds = 1000 + ran
+    assert ("evict" in remedies(client, asked, "urgent")) == helps
+
+
+def test_a_gang_that_does_not_say_since_when_it_runs_is_not_protected(
+    client: PlacementClient,
+) -> None:
+    asked = request([node("n1")], [gang("runs", 0, on=["n1"]), gang("urgent", 1, priority=1)])
+    asked.gangs[0].minimum_run_time.seconds = 60
+    asked.snapshot.as_of.seconds = 1000
+    assert "evict" in remedies(client, asked, "urgent")
