@@ -250,6 +250,19 @@ def test_an_answer_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.M
         connected.request("GET", NODES.path)
 
 
+def test_a_watch_on_which_nothing_comes_ends_without_an_error(tmp_path: Path) -> None:
+    """Nothing need be wrong: of a kind that never changes some servers send no bookmarks."""
+    wait = threading.Event()
+    file = serving(tmp_path, lambda handler: void(wait.wait(LONG)))
+    with (
+        file as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+        connected.watch(NODES, "1", silence=0.2) as events,
+    ):
+        assert list(events) == []
+        wait.set()
+
+
 def test_an_event_without_end_breaks_the_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

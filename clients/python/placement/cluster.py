@@ -212,8 +212,9 @@ class Cluster:
     ) -> WatchStream:
         """What changes after a revision, bookmarks included, for about so many seconds.
 
-        A stream on which nothing comes for `silence` seconds is broken: bookmarks come
-        every minute. Raises `ApiError`, also while iterating.
+        A stream on which nothing comes for `silence` seconds ends: it may be broken, for bookmarks
+        come every minute, unless nothing has changed since the server started. Raises `ApiError`,
+        also while iterating.
         """
         query = {
             "watch": "true",
@@ -320,6 +321,8 @@ class WatchStream(Iterator[Body]):
     def __next__(self) -> Body:
         try:
             return _parsed(next(self._lines))
+        except urllib3.exceptions.ReadTimeoutError:
+            raise StopIteration from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             if self._closed:
                 raise StopIteration from None
