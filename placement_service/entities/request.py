@@ -101,6 +101,10 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
+    """A pod that runs on a node, of a gang or not, as rules about other pods see it. The room that
+    it takes is counted at its node.
+    """
+
     name: str
     node: str
     labels: Labels = field(default_factory=dict)

@@ -22,6 +22,8 @@ class Operator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
+    """What a label has to be; without `values` whether it is there."""
+
     key: str
     operator: Operator
     values: tuple[str, ...] = ()

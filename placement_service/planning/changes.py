@@ -209,7 +209,7 @@ def displaced(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
 def moved(snapshot: Snapshot, places: Mapping[str, Place]) -> Snapshot:
     """These running pods run elsewhere."""
     waiting = _waiting(snapshot, places)
-    return bound(without_pods(waiting, places), places)
+    return assigned(without_pods(waiting, places), places)
 
 
 def _waiting(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
@@ -243,7 +243,7 @@ def _has(gang: PodGang, pods: Collection[str]) -> bool:
     return any(pod.name in pods for _, pod_set in _sets(gang) for pod in pod_set.bound_pods)
 
 
-def bound(snapshot: Snapshot, places: Mapping[str, Place]) -> Snapshot:
+def assigned(snapshot: Snapshot, places: Mapping[str, Place]) -> Snapshot:
     """Waiting pods of gangs, by name, run at these places: what they ask for is taken there, and
     the rules of others see them.
     """

@@ -98,8 +98,8 @@ def settle_loose(state: State, *, most_named: float = 1.0) -> bool:
 
 def _may_be_anywhere(problem: Problem, gangs: Sequence[Gang]) -> bool:
     """Whether no gang needs a domain, and no rule across nodes says where pods lie."""
-    bound = any(s.required >= 0 for g in gangs for s in g.scopes)
-    return not bound and not any(problem.special[d.pod_class] for g in gangs for d in g.demands)
+    required = any(s.required >= 0 for g in gangs for s in g.scopes)
+    return not required and not any(problem.special[d.pod_class] for g in gangs for d in g.demands)
 
 
 def _size(problem: Problem) -> int:

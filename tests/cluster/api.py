@@ -25,7 +25,6 @@ _CONNECTIONS: Final = 32
 _JSON: Final = "application/json"
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
-_JSON_PATCH: Final = "application/json-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"
 
 
@@ -210,12 +209,6 @@ class Api:
         """A strategic merge patch, of built-in kinds only: conditions are merged by type."""
         path = resource.path(namespace, name, subresource)
         return self.request("PATCH", path, patch, content_type=_STRATEGIC)
-
-    def json_patch(
-        self, resource: Resource, name: str, operations: list[Body], namespace: str | None = None
-    ) -> Body:
-        path = resource.path(namespace, name)
-        return self.request("PATCH", path, operations, content_type=_JSON_PATCH)
 
     def apply(self, body: Body, *, namespace: str | None = None) -> Body:
         """Server-side apply of an object of any kind, as `kubectl apply` would do.

@@ -8,8 +8,6 @@ from types import MappingProxyType
 from tests.cluster.api import Body
 from tests.cluster.rollout import HASH, Clique, is_current, next_old
 
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
-
 
 def pod(
     name: str,

@@ -85,7 +85,6 @@ class Setting:
             binding, Result.BOUND
         )
         self.answer: Callable[[v1.ComputePlacementRequest], v1.Placement] = all_on_first_node
-        self.relisted = 0
         given: dict[str, Any] = {
             "scheduler_name": OURS,
             "binds": True,
@@ -138,7 +137,7 @@ class Setting:
             ),
             authority=self.authority,
             heartbeat=heartbeat,
-            relist=self._relist,
+            relist=lambda: None,
             metrics=self.metrics,
             clocks=Clocks(steady=self.clock),
         )
@@ -155,9 +154,6 @@ class Setting:
         if tried.result is Result.BOUND:
             self.bound.append(str(binding))
         return tried
-
-    def _relist(self) -> None:
-        self.relisted += 1
 
     def observe(self, *bodies: build.Body) -> None:
         for body in bodies:

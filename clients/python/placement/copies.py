@@ -64,6 +64,7 @@ class Copies(Generic[_K, _V]):
         return dict(self._now)
 
     def all(self) -> Iterable[_V]:
+        """The things themselves."""
         return self._now.values()
 
     def differs(self, name: _K, value: _V) -> bool:
@@ -71,10 +72,12 @@ class Copies(Generic[_K, _V]):
         return self._now.get(name) != value
 
     def set(self, name: _K, value: _V, state: int) -> None:
+        """Sets one from this state on; that it changed is noted even where it is equal."""
         self._changes.append(_Change(state, name, name in self._now))
         self._now[name] = value
 
     def remove(self, names: Iterable[_K], state: int) -> None:
+        """Removes those that are there from this state on."""
         for name in names:
             if self._now.pop(name, None) is not None:
                 self._changes.append(_Change(state, name, was_there=True))
@@ -84,6 +87,7 @@ class Copies(Generic[_K, _V]):
         self.remove([name for name in self._now if name not in names], state)
 
     def since(self) -> Since[_K, _V]:
+        """What all changes since the base come to."""
         there: dict[_K, bool] = {}
         for change in self._changes:
             there.setdefault(change.name, change.was_there)

@@ -118,6 +118,7 @@ _STAGE = struct.Struct("!Bdd")
 
 
 def stage_frame(passed: Passed) -> bytes:
+    """The content of a frame that tells of a stage."""
     return _STAGE.pack(*passed)
 
 

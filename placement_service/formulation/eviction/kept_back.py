@@ -81,15 +81,15 @@ class KeptBack:
             victim = self._rights.victim(gang)
             for s in (s for group in gang.groups for s in group.pod_sets):
                 ports, domain = s.template.host_ports, s.template.compute_domain
-                for bound in s.bound_pods if looked_at or ports or domain else ():
-                    pod = listed.get(bound.name)
+                for runs in s.bound_pods if looked_at or ports or domain else ():
+                    pod = listed.get(runs.name)
                     alike: object = (
                         ports,
                         domain,
                         pod and (pod.namespace, of_labels(pod.labels), pod.required_anti_affinity),
                     )
                     holder = found[victim].setdefault(alike, _Holder(ports, domain, pod, []))
-                    holder.rows.append(self._row_of[bound.node])
+                    holder.rows.append(self._row_of[runs.node])
         return {victim: list(holders.values()) for victim, holders in found.items()}
 
     def _closed_by(self, holder: _Holder, namespace: str, template: PodTemplate) -> Iterator[int]:

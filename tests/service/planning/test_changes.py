@@ -30,7 +30,7 @@ def with_domain(one: PodGang) -> PodGang:
 def test_a_pod_that_comes_and_goes_leaves_others_in_their_compute_domain() -> None:
     at = replace(node("n0", used=1), compute_domain="ml/d", compute_domain_pods=1)
     before = Snapshot((at,), (with_domain(gang("mine", pods=1, gpus=1)),))
-    there = changes.bound(before, {POD: Place("nodes/n0")})
+    there = changes.assigned(before, {POD: Place("nodes/n0")})
     assert there.nodes[0].compute_domain_pods == 2
     after = changes.without_pods(there, {POD})
     assert (after.nodes[0].compute_domain, after.nodes[0].compute_domain_pods) == ("ml/d", 1)

@@ -26,6 +26,7 @@ class Kueue(NamedTuple):
 
 
 def read_kueue(objects: Objects, diagnostics: Diagnostics) -> Kueue:
+    """Kueue's queues, flavors and checks of the input."""
     cluster_queues = objects.of_kind(kinds.CLUSTER_QUEUES)
     local_queues = objects.of_kind(kinds.LOCAL_QUEUES)
     workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)

@@ -104,6 +104,9 @@ class Spread:
 
 
 def read_terms(at: At, known: Namespaces, unsupported: list[str]) -> tuple[AffinityTerm, ...]:
+    """Required terms of affinity; those that need labels of unknown namespaces are `unsupported`,
+    by their paths.
+    """
     result = []
     for term in at.items():
         where = term.get("namespaceSelector")
@@ -134,6 +137,7 @@ def read_terms(at: At, known: Namespaces, unsupported: list[str]) -> tuple[Affin
 
 
 def read_spread(at: At) -> tuple[Spread, ...]:
+    """Spread constraints that have to hold; those with ScheduleAnyway are checked and left out."""
     result = []
     for constraint in at.items():
         when = constraint.get("whenUnsatisfiable").choice(

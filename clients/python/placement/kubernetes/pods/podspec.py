@@ -279,6 +279,7 @@ def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
 
 
 def read_node_selector(at: At) -> v1.NodeSelector | None:
+    """The terms of a node selector, of which one has to match; None where it is absent."""
     if at.absent:
         return None
     terms = at.get("nodeSelectorTerms")
