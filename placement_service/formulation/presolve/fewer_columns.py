@@ -19,7 +19,6 @@ import numpy as np
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
 from placement_service.formulation.presolve.merged_classes import merged
 from placement_service.formulation.problem import Problem
-from placement_service.formulation.rules.reserved_room import ReservedRoom
 
 
 def with_fewer_columns(problem: Problem) -> Problem:
@@ -54,8 +53,7 @@ def without_reservations(problem: Problem) -> Problem:
     reserved for them its bounds are hardly weaker.
     """
     kept = ~problem.partial_columns
-    chosen = all(isinstance(rule, ReservedRoom) for rule in problem.rules)
-    if kept.all() or not chosen:
+    if kept.all() or not all(rule.hardly_binds for rule in problem.rules):
         return problem
     return merged(
         replace(

@@ -7,6 +7,7 @@ sort of rule it is; what a rule posts to CP-SAT stands under its name in `cp_sat
     heuristic     `tracked`, `open_domains`, `holds` over the pods counted so far, and how
                   to place pods under it: `closes_for_good`, `is_about_others`, `surely`,
                   `comes_late`, `spreads`, `crowding`, `shares_one_domain`
+    bounds        `hardly_binds`
     explanation   `ceiling`: at most so many more pods in each domain
 """
 
@@ -49,6 +50,9 @@ class Rule(ABC):
 
     #: Whether a domain that is closed to a class stays so, however many pods come.
     closes_for_good: ClassVar[bool] = False
+
+    #: Whether bounds are hardly weaker without it: hardly anything is kept out by it.
+    hardly_binds: ClassVar[bool] = False
 
     level: LevelIdx
 

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from math import gcd
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -104,6 +104,8 @@ class ReservedRoom(Rule):
 
     `owners` are pod classes, of which those in `insist` use a reservation or do not run there.
     """
+
+    hardly_binds: ClassVar[bool] = True
 
     at: int
     owners: tuple[ClassIdx, ...]
