@@ -17,7 +17,7 @@ import yaml
 
 from placement import cluster
 from placement.cli.main import main
-from placement.cluster import ApiError, Cluster
+from placement.cluster import ApiError, Cluster, WatchStream
 from placement.resources import NODES
 from tests.waiting import LONG
 
@@ -261,6 +261,23 @@ def test_a_watch_on_which_nothing_comes_ends_without_an_error(tmp_path: Path) ->
     ):
         assert list(events) == []
         wait.set()
+
+
+def test_a_closed_watch_ends_whatever_it_reads_by_then() -> None:
+    """A socket of TLS that is shut down gives out what came and is still encrypted."""
+
+    class Response:
+        def stream(self, *, decode_content: bool) -> Iterator[bytes]:
+            yield b'{"type": "ADDED", "object": {}}\n'
+            yield b'{"type": "MODI\x17\x03\x03\xda\n'
+
+        def shutdown(self) -> None:
+            pass
+
+    events = WatchStream(Response())
+    assert next(events)["type"] == "ADDED"
+    events.close()
+    assert list(events) == []
 
 
 def test_an_event_without_end_breaks_the_watch(

@@ -8,6 +8,7 @@ refusal is an `ApiError`.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -284,11 +285,20 @@ class Api:
             preload_content=False,
             timeout=urllib3.Timeout(connect=5.0, read=float(seconds)),
         )
+        broken_off = threading.Event()
+
+        def break_off() -> None:
+            broken_off.set()
+            answer.shutdown()
+
         with closing(answer):
-            opened(answer.shutdown)
+            opened(break_off)
             if answer.status >= 400:
                 raise _error(answer.status, answer.read())
             for line in _lines(answer):
+                if broken_off.is_set():
+                    # A socket of TLS that is shut down gives out what is still encrypted.
+                    return
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     raise _error(event["object"]["code"], json.dumps(event["object"]).encode())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kubernetes import client, config
 
 from tests.cluster import binaries
-from tests.cluster.api import CRDS, NODES, POD_GANGS, PODS, ApiError
+from tests.cluster.api import CRDS, NODES, POD_GANGS, PODS, Api, ApiError
 from tests.cluster.apiserver import ApiServer, StartError
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
@@ -113,3 +114,30 @@ def test_a_server_that_does_not_start_says_what_it_said(
             server.start()
     finally:
         server.stop()
+
+
+def test_a_watch_that_is_broken_off_ends_whatever_it_reads_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a test fails now and then as its parts stop: see `WatchStream` of the product."""
+
+    class Answer:
+        status = 200
+
+        def read_chunked(self) -> Iterator[bytes]:
+            yield b'{"type": "ADDED", "object": {}}\n'
+            yield b'{"type": "MODI\x17\x03\x03\xda\n'
+
+        def shutdown(self) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    api = Api("https://127.0.0.1:1", "")
+    monkeypatch.setattr(api._pool, "request", lambda *_, **__: Answer())
+    ends: list[Callable[[], None]] = []
+    events = api.watch(PODS, "1", opened=ends.append)
+    assert next(events)["type"] == "ADDED"
+    ends[0]()
+    assert list(events) == []

@@ -320,13 +320,17 @@ class WatchStream(Iterator[Body]):
 
     def __next__(self) -> Body:
         try:
-            return _parsed(next(self._lines))
+            line = next(self._lines)
         except urllib3.exceptions.ReadTimeoutError:
             raise StopIteration from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             if self._closed:
                 raise StopIteration from None
             raise ApiError(0, f"the watch broke off: {error}") from error
+        if self._closed:
+            # A socket of TLS that is shut down gives out what came and is still encrypted.
+            raise StopIteration
+        return _parsed(line)
 
     def close(self) -> None:
         """End the iteration, also one that waits in another thread."""
