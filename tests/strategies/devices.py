@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 
@@ -14,7 +16,7 @@ from placement_service.entities.devices import (
     PartitionPolicy,
     RequiredPartition,
 )
-from placement_service.entities.request import PodSet, Snapshot
+from placement_service.entities.request import Node, PodSet, Snapshot
 from tests.strategies.words import GPU, rarely, with_sets
 
 #: Partitions of four devices: pairs that nest in four, pairs that overlap, single ones only.
@@ -44,97 +46,73 @@ _RUNNING_SHARES = (
 _MOST_DEVICES = 5
 
 
+class _RunningPod(NamedTuple):
+    """Whole GPUs, or a share of some."""
+
+    name: str
+    gpus: int
+    share: DeviceShare | None
+
+
+class _Gpus:
+    """The GPUs of a node while they are given out, the first `free` ones first."""
+
+    def __init__(self, free: list[int]) -> None:
+        self.free = free
+        #: Compute and memory in use, in thousandths.
+        self.used = {i: (0, 0) for i in sorted(free)}
+
+    def take(self, count: int) -> tuple[int, ...]:
+        """So many whole ones."""
+        taken, self.free = self.free[:count], self.free[count:]
+        self.used |= dict.fromkeys(taken, (1000, 1000))
+        return tuple(sorted(taken))
+
+    def share(self, share: DeviceShare, *, together: bool) -> tuple[int, ...]:
+        """One for a share, `together` with others where there is room. There is a GPU for each
+        share at least.
+        """
+        amounts = share.compute_milli, share.memory_milli
+        room = [
+            i
+            for i, used in self.used.items()
+            if i not in self.free
+            and 0 < max(used) < 1000
+            and all(u + a <= 1000 for u, a in zip(used, amounts, strict=True))
+        ]
+        where = room[0] if room and together else self.free.pop(0)
+        compute, memory = self.used[where]
+        self.used[where] = compute + share.compute_milli, memory + share.memory_milli
+        return (where,)
+
+
 @st.composite
 def with_devices(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
     """Some nodes list their GPUs one by one, and some pods want or have parts of them."""
     listable = {n.name for n in snapshot.nodes if 0 < n.allocatable.get(GPU, 0) <= _MOST_DEVICES}
-    running: dict[str, list[tuple[str, int, DeviceShare | None]]] = {}
-    shared: dict[str, DeviceShare] = {}
+    running: defaultdict[str, list[_RunningPod]] = defaultdict(list)
     for gang in snapshot.gangs:
         for group in gang.groups:
             for s in group.pod_sets:
+                share = _running_share(draw, s, listable)
                 gpus = s.template.requests.get(GPU, 0)
-                share = None
-                alone = s.bound_pods and not s.pods
-                listed = alone and all(pod.node in listable for pod in s.bound_pods)
-                if gpus == 1 and listed and draw(st.booleans()):
-                    share = draw(st.sampled_from(_RUNNING_SHARES))
-                    shared.update((pod.name, share) for pod in s.bound_pods)
                 for pod in s.bound_pods:
-                    running.setdefault(pod.node, []).append((pod.name, gpus, share))
+                    running[pod.node].append(_RunningPod(pod.name, gpus, share))
     given: dict[str, tuple[int, ...]] = {}
     nodes = []
     for node in snapshot.nodes:
-        count = node.allocatable.get(GPU, 0)
-        here = running.get(node.name, ())
-        parts = [share for _, _, share in here if share is not None]
-        if node.name not in listable or (not parts and draw(rarely)):
-            nodes.append(node)
-            continue
-        order: list[int] = list(range(count))
-        free: list[int] = draw(st.permutations(order))
-        used = {i: [0, 0] for i in order}
-        told = 0
-        for name, gpus, share in here:
-            if share is None:
-                given[name], free = tuple(sorted(free[:gpus])), free[gpus:]
-                told += len(given[name])
-                for i in given[name]:
-                    used[i] = [1000, 1000]
-            else:
-                amounts = share.compute_milli, share.memory_milli
-                sharing = [i for i in order if i not in free and 0 < max(used[i]) < 1000]
-                room = [
-                    i
-                    for i in sharing
-                    if all(u + a <= 1000 for u, a in zip(used[i], amounts, strict=True))
-                ]
-                # There is a GPU for each of them at least.
-                together: bool = draw(st.booleans())
-                where = room[0] if room and together else free.pop(0)
-                given[name] = (where,)
-                used[where] = [u + a for u, a in zip(used[where], amounts, strict=True)]
-        requested = {**node.requested, GPU: node.requested.get(GPU, 0) - len(parts)}
-        for i in free[: max(0, requested[GPU] - told)]:
-            used[i] = [1000, 1000]
-        free = free[max(0, requested[GPU] - told) :]
-        if free and draw(st.integers(0, 3)) == 3:
-            used[free[0]] = [500, 300]
-        nics = draw(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)))
-        # Mostly alike, as the GPUs of a node are.
-        memories = draw(st.sampled_from([(0,), (40 << 30,), (40 << 30,), (0, 40 << 30)]))
-        devices = tuple(
-            Device(
-                index=i,
-                healthy=i not in free or draw(st.integers(0, 7)) < 7,
-                used_milli=used[i][0],
-                used_memory_milli=used[i][1],
-                memory_bytes=draw(st.sampled_from(memories)),
-                pcie_switch=f"s{i // 2}" if i < 4 else "",
-                nics=nics[i // 2],
-            )
-            for i in range(count)
-        )
-        table = [p for p in draw(st.sampled_from(_TABLES)) if max(p) < count]
-        scores = st.integers(0, draw(st.integers(0, 1)))
-        nodes.append(
-            replace(
-                node,
-                requested=requested,
-                devices=devices,
-                partitions=tuple(DevicePartition(p, draw(scores), draw(scores)) for p in table)
-                if draw(st.booleans())
-                else (),
-                partition_policy=draw(st.sampled_from(PartitionPolicy)),
-            )
-        )
+        here = running[node.name]
+        shares = any(pod.share for pod in here)
+        if node.name in listable and (shares or not draw(rarely)):
+            node = _listing(draw, node, here, given)
+        nodes.append(node)
+    share_of = {pod.name: pod.share for here in running.values() for pod in here}
 
-    def bound(s: PodSet) -> PodSet:
+    def wanting(s: PodSet) -> PodSet:
         pods = tuple(replace(pod, devices=given.get(pod.name, ())) for pod in s.bound_pods)
         template = s.template
-        gpus = template.requests.get(GPU, 0)
-        share = shared.get(pods[0].name) if pods else None
-        if gpus and not pods and draw(st.booleans()):
+        share = share_of[pods[0].name] if pods else None
+        if template.requests.get(GPU, 0) and not pods and draw(st.booleans()):
             if draw(st.integers(0, 2)) == 2:
                 required = RequiredPartition(draw(st.booleans()), draw(st.integers(0, 1)))
                 template = replace(template, required_partition=required)
@@ -147,7 +125,61 @@ def with_devices(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
             template = replace(template, requests=rest, device_share=share)
         return replace(s, template=template, bound_pods=pods)
 
-    return replace(snapshot, nodes=tuple(nodes), gangs=with_sets(snapshot, bound))
+    return replace(snapshot, nodes=tuple(nodes), gangs=with_sets(snapshot, wanting))
+
+
+def _running_share(draw: st.DrawFn, s: PodSet, listable: Collection[str]) -> DeviceShare | None:
+    """What running pods have of a GPU that can be listed, None for whole ones."""
+    listed = all(pod.node in listable for pod in s.bound_pods)
+    if not (s.bound_pods and not s.pods and listed and s.template.requests.get(GPU, 0) == 1):
+        return None
+    return draw(st.sampled_from(_RUNNING_SHARES)) if draw(st.booleans()) else None
+
+
+def _listing(
+    draw: st.DrawFn, node: Node, here: Sequence[_RunningPod], given: dict[str, tuple[int, ...]]
+) -> Node:
+    """The node with its GPUs, of which its pods are `given` some; what others request is in use."""
+    count = node.allocatable[GPU]
+    gpus = _Gpus(draw(st.permutations(list(range(count)))))
+    whole = 0
+    for pod in here:
+        if pod.share is None:
+            given[pod.name] = gpus.take(pod.gpus)
+            whole += len(given[pod.name])
+        else:
+            given[pod.name] = gpus.share(pod.share, together=draw(st.booleans()))
+    shares = sum(pod.share is not None for pod in here)
+    requested = {**node.requested, GPU: node.requested.get(GPU, 0) - shares}
+    gpus.take(max(0, requested[GPU] - whole))
+    if gpus.free and draw(st.integers(0, 3)) == 3:
+        gpus.used[gpus.free[0]] = 500, 300
+    nics = draw(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)))
+    # Mostly alike, as the GPUs of a node are.
+    memories = draw(st.sampled_from([(0,), (40 << 30,), (40 << 30,), (0, 40 << 30)]))
+    devices = tuple(
+        Device(
+            index=i,
+            healthy=i not in gpus.free or draw(st.integers(0, 7)) < 7,
+            used_milli=compute,
+            used_memory_milli=memory,
+            memory_bytes=draw(st.sampled_from(memories)),
+            pcie_switch=f"s{i // 2}" if i < 4 else "",
+            nics=nics[i // 2],
+        )
+        for i, (compute, memory) in gpus.used.items()
+    )
+    table = [p for p in draw(st.sampled_from(_TABLES)) if max(p) < count]
+    scores = st.integers(0, draw(st.integers(0, 1)))
+    return replace(
+        node,
+        requested=requested,
+        devices=devices,
+        partitions=tuple(DevicePartition(p, draw(scores), draw(scores)) for p in table)
+        if draw(st.booleans())
+        else (),
+        partition_policy=draw(st.sampled_from(PartitionPolicy)),
+    )
 
 
 @st.composite
