@@ -239,7 +239,9 @@ def test_an_address_that_accepts_and_says_nothing_is_given_up_before_the_deadlin
 
 
 @pytest.mark.parametrize("how", ["compute", "stream", "steer"])
-def test_so_it_is_for_calls_that_do_not_block(nobody: str, how: str) -> None:
+def test_calls_that_do_not_block_tell_an_address_at_which_nothing_answers(
+    nobody: str, how: str
+) -> None:
     async def asked() -> None:
         async with AsyncPlacementClient(nobody) as client:
             if how == "compute":

@@ -131,7 +131,9 @@ def test_credentials_that_were_replaced_are_read_anew(cluster: Cluster, tmp_path
     assert names(guarded) == ["a"]
 
 
-def test_so_are_those_in_a_file_that_a_kubeconfig_names(cluster: Cluster, tmp_path: Path) -> None:
+def test_credentials_in_a_file_that_a_kubeconfig_names_are_read_anew(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     cluster.add_nodes(node("a", gpus=4))
     token = tmp_path / "token"
     token.write_text("expired")

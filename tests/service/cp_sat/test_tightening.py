@@ -150,7 +150,7 @@ def test_what_follows_may_not_be_possible(kept: int, found: list[int], turned: b
     assert impossible(program([1, 1, 1, 2, 2], *rows), np.array([0])) == found
 
 
-def test_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_the_most_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "MOST", 0)
     rows = [*NODES, ({3: 1.0, 4: 1.0}, 1.0, math.inf)]
     assert not impossible(program([1, 1, 1, 2, 2], *rows), np.array([0]))

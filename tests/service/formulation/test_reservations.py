@@ -118,7 +118,7 @@ def test_a_pod_that_ignores_reservations_takes_what_is_held() -> None:
     assert used(HALF.gang("a", group).place().expect(placed=("a",))) == {}
 
 
-def test_but_not_what_an_owner_has() -> None:
+def test_a_pod_that_ignores_reservations_does_not_take_what_an_owner_has() -> None:
     group = Group("w", pods=8, gpus=1, min=1, asks={"ignores_reservations": True})
     scenario = HALF.gang("a", group).gang("b", Group("own", pods=1, gpus=4), priority=1)
     scenario.place().expect(new={"a": 4, "b": 1})

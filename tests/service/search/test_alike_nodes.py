@@ -177,7 +177,7 @@ def test_gangs_with_previous_nodes_avoid_what_they_avoid() -> None:
 
 
 @pytest.mark.usefixtures("always")
-def test_so_do_pods_under_a_rule_across_nodes_and_no_classes_are_one() -> None:
+def test_pods_under_a_rule_across_nodes_avoid_what_they_avoid_and_stay_apart() -> None:
     even = (spread("rack", app="a"),)
     scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8 x4=8")
     asks = avoiding("x1")

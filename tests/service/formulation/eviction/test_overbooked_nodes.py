@@ -45,7 +45,7 @@ def test_a_gang_that_may_go_in_part_leaves_nothing_of_what_is_lacking() -> None:
     assert held(found.snapshot, 0) == [0, 0]
 
 
-def test_nor_do_two_gangs() -> None:
+def test_two_gangs_leave_nothing_of_what_is_lacking() -> None:
     gangs = running("one", "n0", gpus=4), running("other", "n0", gpus=4)
     found = without_overbooking(Snapshot((LOST,), gangs), PREEMPT)
     assert found.losing == {gang.name for gang in gangs}

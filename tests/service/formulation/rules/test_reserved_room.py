@@ -41,12 +41,12 @@ def test_what_its_pod_leaves_over_is_free_for_all() -> None:
     assert used(placed) == {"held"}
 
 
-def test_also_for_gangs_of_higher_priority() -> None:
+def test_what_its_pod_leaves_over_is_free_for_gangs_of_higher_priority() -> None:
     scenario = ONE.gang("a", Group("own", pods=1, gpus=3))
     scenario.gang("b", pods=1, gpus=5, priority=1).place().expect(placed=("a", "b"))
 
 
-def test_until_then_all_of_it_is_held() -> None:
+def test_all_of_it_is_held_while_its_pod_cannot_run() -> None:
     # The owner cannot run: its gang needs a second pod of eight.
     groups = Group("own", pods=1, gpus=3), Group("w", pods=1, gpus=8)
     scenario = ONE.gang("a", *groups).gang("b", pods=1, gpus=5)
@@ -201,7 +201,9 @@ def test_with_very_many_room_is_left_out_and_nothing_proven(
     assert problem.relaxation.exact
 
 
-def test_then_it_is_for_the_owners_that_take_most_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_room_is_left_out_it_is_for_the_owners_that_take_most_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(reservations, "MOST_RULED", 0)
     scenario = Scenario("x1=8 x2=1").hold("held", "x1", 8, "own", allocate_once=True)
     scenario = scenario.gang("small", Group("own", pods=1, gpus=1))
@@ -209,7 +211,9 @@ def test_then_it_is_for_the_owners_that_take_most_of_it(monkeypatch: pytest.Monk
     placed.expect(placed=("small", "large"), nodes={"large": {"x1": 1}}, proven=True)
 
 
-def test_of_several_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_room_is_left_out_several_are_for_the_owners_that_take_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Two of which each is enough for any of the pods."""
     monkeypatch.setattr(reservations, "MOST_RULED", 0)
     scenario = Scenario("x1=8 x2=1").hold("p", "x1", 4, "own", allocate_once=True)
@@ -306,13 +310,13 @@ class TestRule:
         assert insisting.holds(self.pods(2, 2))
         assert not insisting.holds(self.pods(3, 3))
 
-    def test_so_many_more_guests_fit(self) -> None:
+    def test_as_many_more_guests_fit_as_room_is_left_beside_what_is_held(self) -> None:
         ceiling = self.RULE.ceiling(self.pods(1, 1), ClassIdx(1), [ClassIdx(1)])
         assert ceiling is not None
         assert ceiling.by_domain.tolist() == [NO_CEILING, 2, NO_CEILING]
         assert self.RULE.ceiling(self.pods(1, 1), ClassIdx(1), [ClassIdx(0)]) is None
 
-    def test_so_many_more_fit_whatever_comes_elsewhere(self) -> None:
+    def test_what_fits_whatever_comes_elsewhere_is_counted_by_pod_class(self) -> None:
         """What two owners leave over of their reservations is free, so eight of them fit."""
         for pod_class, most in ((0, 8), (1, 1), (2, NO_CEILING)):
             surely = self.RULE.surely(self.pods(0, 0), ClassIdx(pod_class))

@@ -58,7 +58,7 @@ class TestHeld:
         scenario = HALF.gang("a", Group("w", pods=1, gpus=8, asks=asks))
         assert accepts(scenario, scenario.bind(a_w_0="x1"))
 
-    def test_but_not_what_a_pod_in_the_reservation_has(self) -> None:
+    def test_a_pod_that_ignores_reservations_may_not_use_what_a_pod_in_one_has(self) -> None:
         asks = {"ignores_reservations": True}
         scenario = HALF.gang("a", Group("w", pods=1, gpus=5, asks=asks))
         scenario = scenario.gang("b", Group("own", pods=1, gpus=4))

@@ -38,7 +38,7 @@ def test_as_much_goes_as_runs_beyond_the_limit_with_what_comes() -> None:
 
 
 @pytest.mark.parametrize("tier", ["admitted", "waiting", "extra", "disruption"])
-def test_also_where_something_may_be_spent_of_a_tier(tier: str) -> None:
+def test_as_much_goes_where_something_may_be_spent_of_a_tier(tier: str) -> None:
     policy = replace(PREEMPT, tolerances=(Tolerance(tier, 0.1),))
     result = answer(question(OLD, urgent()), policy)
     assert result.evicted() == ["old", "old"]
