@@ -56,7 +56,6 @@ from placement_service.search.exchange.stage import exchange_parts
 from placement_service.search.groundwork import Groundwork
 from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import Report, State
-from placement_service.search.loose_stage import nodes_come_first, settle_loose
 from placement_service.search.master_stage import (
     count,
     count_tiers,
@@ -65,6 +64,7 @@ from placement_service.search.master_stage import (
     decode_shared,
 )
 from placement_service.search.neighbourhoods.lns import Improver
+from placement_service.search.node_stage import nodes_come_first, settle_nodes
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
 from placement_service.search.refill.stage import refill_domains
@@ -240,7 +240,7 @@ def _place(state: State) -> None:
         assigned = decode_shared(state) if ahead is None else ahead.assigned
     with stage(Stage.AGGREGATE):
         nodes_first = nodes_come_first(state.problem)
-        by_nodes = nodes_first and settle_loose(state)
+        by_nodes = nodes_first and settle_nodes(state)
     with stage(Stage.EXCHANGE):
         refill_domains(state)
     with stage(Stage.FILL):
@@ -250,9 +250,9 @@ def _place(state: State) -> None:
         count_tiers(state)
     with stage(Stage.AGGREGATE):
         # Where hardly any gang names a domain, nodes say who gets room.
-        few = state.parameters.loose_named
+        few = state.parameters.node_named
         if not (assigned or nodes_first):
-            by_nodes = settle_loose(state, most_named=few)
+            by_nodes = settle_nodes(state, most_named=few)
     with stage(Stage.CONFIGURE):
         # Placing gangs one after another does not come near.
         configured = settle_configurations(state, assigned=assigned)
@@ -273,7 +273,7 @@ def _place(state: State) -> None:
     with stage(Stage.AGGREGATE):
         # What blocks cannot tell, because nodes hold several pods, nodes do.
         if not nodes_first:
-            by_nodes = settle_loose(state) or by_nodes
+            by_nodes = settle_nodes(state) or by_nodes
     if state.packs:
         with stage(Stage.EXCHANGE):
             exchange_parts(state)

@@ -27,8 +27,8 @@ from placement_service.search.block_guess.stage import assign
 from placement_service.search.blocks.stage import told
 from placement_service.search.groundwork import Ahead, Groundwork
 from placement_service.search.incumbent import Report, State, never
-from placement_service.search.loose_stage import nodes_come_first
 from placement_service.search.master_stage import count, decode_shared
+from placement_service.search.node_stage import nodes_come_first
 from placement_service.search.refill.stage import refill_domains
 
 

@@ -263,11 +263,11 @@ class SearchParameters:
     aggregate_effort: float = 0.5
 
     #: Variables up to which the aggregate model without domains is tried.
-    loose_variables: int = 12_000
+    node_variables: int = 12_000
     #: The share of the gangs that name a domain up to which it comes before placing them in turn.
-    loose_named: float = 0.5
+    node_named: float = 0.5
     #: Effort for each of its goals.
-    loose_effort: float = 8.0
+    node_effort: float = 8.0
     #: Where pods that share nodes ask for this share of all GPUs, the target is placed before
     #: blocks are sought.
     shared_nodes: float = 0.2

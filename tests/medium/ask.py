@@ -32,7 +32,7 @@ WAYS: Mapping[str, SearchParameters] = {
         DEFAULTS,
         aggregate_variables=0,
         aggregate_first_variables=0,
-        loose_variables=0,
+        node_variables=0,
     ),
     "no exact model": replace(
         DEFAULTS, exact_variables=0, exact_polish_variables=0, exact_portfolio_variables=0

@@ -51,7 +51,7 @@ HASTY = SearchParameters(
     exact_polish_effort=0.0,
     exact_portfolio_variables=0,
     alone_effort=0.05,
-    loose_effort=0.05,
+    node_effort=0.05,
     configuration_effort=0.05,
 )
 

@@ -35,7 +35,7 @@ from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.configurations.stage import Configuring, settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.lexicographic import descend, keep
-from placement_service.search.loose_stage import settle_loose
+from placement_service.search.node_stage import settle_nodes
 from placement_service.search.place_stage import count_places
 from tests.service.cp_sat.relaxation_case import (
     EFFORT,
@@ -306,13 +306,13 @@ def neighbourhoods_admit_it(case: Case, met: Met) -> None:
         met["neighbourhood"] += bool(fixed)
 
 
-def loose_units_admit_it(case: Case, met: Met) -> None:
+def units_on_nodes_admit_it(case: Case, met: Met) -> None:
     state = case.state(case.parameters)
-    settle_loose(state)
+    settle_nodes(state)
     case.is_admitted_by(state.bounds)
     case.keeps_the_rules(state.plan)
-    met["loose"] += state.phase == "loose"
-    met["plan of loose units"] += bool(state.plan)
+    met["units on nodes"] += state.phase == "nodes"
+    met["plan of units on nodes"] += bool(state.plan)
 
 
 def no_stage_claims_anything_against_it(case: Case, met: Met) -> None:
@@ -335,7 +335,7 @@ STAGES = (
     master_stage.count,
     count_places,
     settle_configurations,
-    settle_loose,
+    settle_nodes,
     settle_aggregate,
     settle_exact,
     count_places,
@@ -352,7 +352,7 @@ CHECKS = (
     the_counts_behind_reasons_leave_room_for_it,
     the_master_admits_it,
     configurations_admit_it,
-    loose_units_admit_it,
+    units_on_nodes_admit_it,
     the_pooled_model_admits_it,
     the_exact_model_admits_it,
     neighbourhoods_admit_it,
@@ -364,6 +364,6 @@ CHECKS = (
 ALWAYS = (
     worth_is_score,
     configurations_admit_it,
-    loose_units_admit_it,
+    units_on_nodes_admit_it,
     no_stage_claims_anything_against_it,
 )

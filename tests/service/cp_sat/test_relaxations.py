@@ -87,15 +87,15 @@ AIMS = (
     ),
     Aim("bare", replace(CALM, scopes=0.6, sets=0.4, running=0.15, bare=0.4), ("whole or apart",)),
     Aim(
-        "loose",
+        "nodes",
         replace(CALM, scopes=0.1, whole=0.2, others=0.4, elastic=0.4),
         (
             "choice of units",
             "nodes alike",
             "patterns of nodes",
             "the plan itself",
-            "loose",
-            "plan of loose units",
+            "units on nodes",
+            "plan of units on nodes",
         ),
     ),
     Aim(

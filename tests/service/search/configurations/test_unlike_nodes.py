@@ -23,8 +23,8 @@ from placement_service.search.configurations.plan import Realisation
 from placement_service.search.configurations.stage import Configuring, settle_configurations
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
-from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count
+from placement_service.search.node_stage import settle_nodes
 from tests.scenario import Group, Scenario
 from tests.service.search.block_questions import from_nothing
 
@@ -318,7 +318,7 @@ def test_units_that_share_nodes_are_settled_without_domains() -> None:
     for i, gpus in enumerate((4, 3, 2, 3)):
         scenario = scenario.gang(f"g{i}", pods=1, gpus=gpus)
     state = from_nothing(formulate(scenario.snapshot(), POLICY))
-    settle_loose(state)
+    settle_nodes(state)
     # 3 and 2 on the one node, 3 on the other: nothing is left over.
     assert state.worth.of(TierName.ADMITTED) == (8_000_000,)
     assert state.bounds[0] == 8_000_000

@@ -40,7 +40,7 @@ def nodes_come_first(problem: Problem) -> bool:
     return any(larger % smaller for smaller, larger in pairwise(beside))
 
 
-def settle_loose(state: State, *, most_named: float = 1.0) -> bool:
+def settle_nodes(state: State, *, most_named: float = 1.0) -> bool:
     """Bounds and plans of the goals before topology, where no gang needs one domain and no more
     than this share of the gangs names any. Returns whether it settled who gets room.
     """
@@ -55,9 +55,9 @@ def settle_loose(state: State, *, most_named: float = 1.0) -> bool:
     if any(trees.tree(g) is None for g in gangs):
         return False
     forest = Forest(problem, levels=())
-    if state.left <= 0 or _size(problem) > p.loose_variables:
+    if state.left <= 0 or _size(problem) > p.node_variables:
         return False
-    everywhere, most = np.arange(problem.node_count), p.loose_variables
+    everywhere, most = np.arange(problem.node_count), p.node_variables
     try:
         model = AggregateModel(
             state.counting,
@@ -72,7 +72,7 @@ def settle_loose(state: State, *, most_named: float = 1.0) -> bool:
     if model.size > most or not model.kinds.exact:
         return False
     others = any(g.extras for g in problem.gangs if g.placeable and not g.pending)
-    state.phase = "loose"
+    state.phase = "nodes"
 
     def settle(i: int, terms: Terms[Var]) -> int | None:
         goal = state.goals[i]
@@ -84,7 +84,7 @@ def settle_loose(state: State, *, most_named: float = 1.0) -> bool:
                 maximize=True,
                 hint=state.plan,
                 seconds=state.at_most(state.left / 4),
-                effort=p.loose_effort,
+                effort=p.node_effort,
             )
             if answer.plan is not None:
                 state.accept(answer.plan)

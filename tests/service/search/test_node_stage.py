@@ -21,8 +21,8 @@ from placement_service.formulation.problem import Problem
 from placement_service.search import engine
 from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import State
-from placement_service.search.loose_stage import nodes_come_first, settle_loose
 from placement_service.search.master_stage import count
+from placement_service.search.node_stage import nodes_come_first, settle_nodes
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.scenario import Scenario
 
@@ -63,22 +63,22 @@ def searched(problem: Problem, parameters: SearchParameters = DEFAULTS) -> Solut
 def test_where_few_gangs_name_a_domain_nodes_say_at_once_who_gets_room(prefer: int) -> None:
     state = empty(prefer)
     assert not state.packs
-    assert settle_loose(state, most_named=DEFAULTS.loose_named)
+    assert settle_nodes(state, most_named=DEFAULTS.node_named)
     assert state.packs
     assert len(state.plan) == 4
 
 
 def test_where_most_gangs_name_a_domain_it_comes_later() -> None:
     state = empty(prefer=3)
-    assert not settle_loose(state, most_named=DEFAULTS.loose_named)
+    assert not settle_nodes(state, most_named=DEFAULTS.node_named)
     assert not state.plan
-    assert settle_loose(state)
+    assert settle_nodes(state)
 
 
 def test_where_a_gang_needs_a_domain_nodes_are_not_asked() -> None:
     state = empty(pack=1)
     before = state.bounds
-    assert not settle_loose(state)
+    assert not settle_nodes(state)
     assert not state.plan
     assert state.bounds == before
 
@@ -131,7 +131,7 @@ def test_the_largest_pods_first_come_before_nodes(monkeypatch: pytest.MonkeyPatc
         before.append(state.packs)
         return False
 
-    monkeypatch.setattr(engine, "settle_loose", ask)
+    monkeypatch.setattr(engine, "settle_nodes", ask)
     searched(state.problem, replace(DEFAULTS, aggregate_first_variables=0))
     assert before
     assert before[0]
@@ -183,8 +183,8 @@ def test_a_model_that_tells_nodes_apart_is_not_built_where_it_would_be_too_large
 
     monkeypatch.setattr(aggregate_model, "constrain", built_too)
     for most, builds in ((7, False), (15, True)):
-        parameters = replace(DEFAULTS, loose_variables=most, model=apart)
+        parameters = replace(DEFAULTS, node_variables=most, model=apart)
         state = State(problem, start, time.monotonic() + 60, lambda _: None, parameters)
         count(state)
-        settle_loose(state)
+        settle_nodes(state)
         assert bool(built) is builds
