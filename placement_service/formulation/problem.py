@@ -299,6 +299,14 @@ class Problem:
         return _unpacked, (self.node_count, np.packbits(self.eligible), *_all_but_eligible(self))
 
     @property
+    def loosest(self) -> Problem | None:
+        """The question of which bounds hold for this one: itself where it is exact, else one that
+        allows more; None where there is none.
+        """
+        found = self if self.exact else self.relaxation
+        return found if found is not None and found.exact else None
+
+    @property
     def node_count(self) -> int:
         """N."""
         return len(self.free)

@@ -39,10 +39,13 @@ def add_nodes(case: Case) -> Iterator[AddNodes]:
     problem = formulate(
         changes.with_nodes(case.snapshot, ((model, 1) for model in models)), case.policy
     )
-    gang = problem.gangs[[g.name for g in case.snapshot.gangs].index(case.gang.name)]
+    gang = problem.gangs[case.here.gang.index]
     if not gang.placeable:
         return
-    least = AddedNodes(Counting(Topology(problem)), count).alike(gang)
+    least = np.zeros(len(models), dtype=np.int64)
+    if (loosest := problem.loosest) is not None:
+        added = AddedNodes(Counting(Topology(loosest)), count)
+        least = added.alike(loosest.gangs[gang.index])
     if least.min(initial=NEVER) > _missing(g for g in case.snapshot.gangs if g.name in case.wanted):
         return
     # Other waiting gangs may get the added nodes first.

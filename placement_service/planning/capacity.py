@@ -26,7 +26,7 @@ from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.planning_questions import CopiesQuestion, DomainsQuestion
-from placement_service.formulation.problem import Problem
+from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.heuristic.one_gang.domain_choice import minimum_units
 from placement_service.heuristic.one_gang.domain_facts import Topology
@@ -115,10 +115,14 @@ def _further_copies(cluster: Cluster, copy: PodGang, exhaustive: bool) -> Iterat
     snapshot = replace(cluster.snapshot, gangs=(*cluster.snapshot.gangs, copy))
     problem = formulate(snapshot, cluster.policy, repeated=True)
     value = _placed_greedily(cluster, snapshot, problem)
-    counting = Counting(Topology(problem))
-    bound = most_copies(counting, problem.gangs[-1], MOST_COPIES)
+    loosest = problem.loosest
+    if loosest is None:
+        yield Known(value, MOST_COPIES)
+        return
+    alike = loosest.gangs[problem.gangs[-1].index]
+    bound = most_copies(Counting(Topology(loosest)), alike, MOST_COPIES)
     yield Known(value, max(value, bound))
-    if not exhaustive or value >= bound or bound > _MOST_SEARCHED or not problem.exact:
+    if not exhaustive or value >= bound or bound > _MOST_SEARCHED:
         return
     bound = max(value, min(bound, _master_bound(cluster, copy, bound)))
     yield Known(value, bound)
@@ -159,20 +163,30 @@ def _with_copies(cluster: Cluster, copy: PodGang, count: int) -> Snapshot:
 
 def _master_bound(cluster: Cluster, copy: PodGang, count: int) -> int:
     """What the admission master says of at most so many copies."""
-    problem = formulate(_with_copies(cluster, copy, count), cluster.policy)
+    loosest = formulate(_with_copies(cluster, copy, count), cluster.policy).loosest
+    if loosest is None:
+        return count
     there = len(cluster.snapshot.gangs)
-    question = CopiesQuestion(problem, frozenset(range(there, there + count)))
+    question = CopiesQuestion(loosest, frozenset(range(there, there + count)))
     found = cluster.solver.call(_COPIES, question, deadline=cluster.deadline)
     return count if found is None else cast("int", found)
 
 
 def _all_fit(cluster: Cluster, snapshot: Snapshot) -> bool | None:
-    """Whether all gangs of a snapshot fit together; None: not known."""
+    """Whether copies, behind all other gangs, fit beside those that are placed; None: not known.
+
+    Of a gang that runs in part, and has no pods that wait, nothing else is asked.
+    """
     problem = formulate(snapshot, cluster.policy)
-    found, proven = _searched(
-        problem, _assignments(cluster, snapshot, problem), cluster.solver, cluster.deadline
-    )
-    if _places_everyone(problem, found):
+    there = len(cluster.snapshot.gangs)
+    wanted = [
+        g
+        for g in problem.gangs
+        if g.index >= there or snapshot.gangs[g.index].name in cluster.placed
+    ]
+    start = _assignments(cluster, snapshot, problem)
+    found, proven = _searched(problem, start, wanted, cluster.solver, cluster.deadline)
+    if _places(problem, found, wanted):
         return True
     return False if proven else None
 
@@ -189,21 +203,25 @@ class _Searched(NamedTuple):
 
 
 def _searched(
-    problem: Problem, start: Sequence[Assignment], solver: Solver, deadline: float
+    problem: Problem,
+    start: Sequence[Assignment],
+    wanted: Sequence[Gang],
+    solver: Solver,
+    deadline: float,
 ) -> _Searched:
-    """The best plan that a first answer or a search finds."""
+    """The best plan that a first answer, if it places the wanted gangs, or a search finds."""
     now = time.monotonic()
     until = now + _SHARE * (deadline - now)
     first = first_answer(problem, tuple(start), deadline=until, minimums_only=True)
-    if _places_everyone(problem, first) or until - time.monotonic() < _SHORTEST:
+    if _places(problem, first, wanted) or until - time.monotonic() < _SHORTEST:
         return _Searched(first, False)
     found = solver.search(problem, first, deadline=until)
     return _Searched(found, found.tiers[0].proven)
 
 
-def _places_everyone(problem: Problem, solution: Solution) -> bool:
+def _places(problem: Problem, solution: Solution, wanted: Sequence[Gang]) -> bool:
     plan = from_solution(problem, solution)
-    return all(is_placed(gang, plan) for gang in problem.gangs)
+    return all(is_placed(gang, plan) for gang in wanted)
 
 
 # --- domains that are missing -------------------------------------------------------
@@ -256,29 +274,46 @@ def missing(
     bound = _least(domains, policy, solver, deadline)
     if bound >= NEVER:
         return Missing(Bounded(None, None, impossible=True))
-    count = bound
+    count, most = bound, max(bound, _most_needed(domains.snapshot))
     report(Bounded(None, bound))
     while time.monotonic() + _SHORTEST < deadline:
         snapshot = domains.added(count)
         problem = formulate(snapshot, policy)
-        found, proven = _searched(problem, (), solver, deadline)
-        if _places_everyone(problem, found):
+        found, proven = _searched(problem, (), problem.gangs, solver, deadline)
+        if _places(problem, found, problem.gangs):
             return Missing(Bounded(count, bound), snapshot, found)
+        if proven and count == most:
+            return Missing(Bounded(None, None, impossible=True))
         if proven and count == bound:
             bound += 1
             report(Bounded(None, bound))
         # Far from a proof, a value is worth more than every number in between.
-        count += 1 if count < bound + 3 else max(1, count // 8)
+        count = min(most, count + (1 if count < bound + 3 else max(1, count // 8)))
     return Missing(Bounded(None, bound))
+
+
+def _most_needed(snapshot: Snapshot) -> int:
+    """More domains never help: each pod is in one, and empty ones count only where a spread
+    constraint asks for a number of domains.
+    """
+    missing = sum(group.missing for gang in snapshot.gangs for group in gang.groups)
+    spread = (
+        constraint.min_domains
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for pod_set in group.pod_sets
+        for constraint in pod_set.template.spread_constraints
+    )
+    return max(missing, *spread, 0)
 
 
 def _least(domains: Domains, policy: Policy, solver: Solver, deadline: float) -> int:
     """The least number that is needed; `NEVER` when no number is enough."""
-    problem = formulate(domains.added(1), policy)
+    problem = formulate(domains.added(1), policy).loosest
+    if problem is None:
+        return 0
     if any(g.pending and not g.placeable for g in problem.gangs):
         return NEVER
-    if not problem.exact:
-        return 0
     first = len(domains.snapshot.columns)
     least = AddedDomains(Counting(Topology(problem)), first).least()
     if not least or least >= NEVER:

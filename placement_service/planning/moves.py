@@ -145,8 +145,11 @@ def adopted(problem: Problem, snapshot: Snapshot, bindings: Sequence[Binding]) -
 
 def is_refuted(problem: Problem) -> bool:
     """Whether counting shows that not all gangs fit."""
-    counting = Counting(Topology(problem))
-    everyone = problem.pending
+    loosest = problem.loosest
+    if loosest is None:
+        return False
+    counting = Counting(Topology(loosest))
+    everyone = loosest.pending
     if not all(map(counting.fits_alone, everyone)):
         return True
     return any(True for _ in lacks(counting, everyone, Offers(counting, counting.room)))

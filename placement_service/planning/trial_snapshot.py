@@ -119,26 +119,34 @@ class Trial:
             self.residual.undo(mark)
 
     @cached_property
-    def counting(self) -> Counting:
-        """The counts of the snapshot."""
-        return Counting(Topology(self.problem))
+    def _loosest(self) -> Problem | None:
+        return self.problem.loosest
+
+    @cached_property
+    def _counting(self) -> Counting:
+        assert self._loosest is not None
+        return Counting(Topology(self._loosest))
 
     @cached_property
     def _offers(self) -> Offers:
-        return Offers(self.counting, self.counting.room)
+        return Offers(self._counting, self._counting.room)
 
     def is_refuted(self, *, gang: Gang | None = None) -> bool:
         """Whether counting shows that not all gangs of the snapshot can be placed together.
 
         `gang` replaces what the gang asks for, if given.
         """
-        gang = self.gang if gang is None else gang
+        counted = self._loosest
+        if counted is None or (gang is not None and counted is not self.problem):
+            # What it asks for is not in words of the looser question.
+            return False
+        gang = counted.gangs[self.gang.index] if gang is None else gang
         if not gang.placeable:
             return True
-        bases = [self.problem.gangs[i] for i in gang.rests_on]
-        if not all(self.counting.fits_alone(one) for one in (gang, *bases) if one.pending):
+        bases = [counted.gangs[i] for i in gang.rests_on]
+        if not all(self._counting.fits_alone(one) for one in (gang, *bases) if one.pending):
             return True
-        everyone = [g for g in self.problem.pending if g.index != gang.index] + [gang]
-        return not queues_allow(self.counting, everyone) or any(
-            True for _ in lacks(self.counting, everyone, self._offers)
+        everyone = [g for g in counted.pending if g.index != gang.index] + [gang]
+        return not queues_allow(self._counting, everyone) or any(
+            True for _ in lacks(self._counting, everyone, self._offers)
         )

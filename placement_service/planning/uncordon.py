@@ -54,9 +54,11 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
             return
     # 2. The least number that may be enough by counting.
     ordered = _closed_last(every, closed)
-    problem = formulate(ordered, case.policy)
-    gang = problem.gangs[wide.gang.index]
-    lowest = max(1, AddedNodes(Counting(Topology(problem)), len(always)).mixed(gang))
+    lowest = 1
+    problem = formulate(ordered, case.policy).loosest
+    if problem is not None:
+        added = AddedNodes(Counting(Topology(problem)), len(always))
+        lowest = max(1, added.mixed(problem.gangs[wide.gang.index]))
     chosen = tuple(nodes.names[i] for i in enough)
     change = partial(changes.opened, nodes=enough)
     fit = case.settled(change, plan or case.trial(change(case.snapshot)).place())

@@ -7,7 +7,7 @@ import pytest
 from placement import v1
 from placement.client import PlacementClient
 from placement.errors import InvalidRequestError
-from tests.planning.clusters import BLOCK, HOST, RACK, gang, node, request, resource_name
+from tests.planning.clusters import BLOCK, GPU, HOST, RACK, gang, node, request, resource_name
 
 
 def asked(question: v1.ComputePlacementRequest, **what: object) -> v1.ComputeCapacityRequest:
@@ -69,6 +69,15 @@ def test_copies_share_what_their_queue_allows(
         each.allocatable.memory_bytes = 100
     question.snapshot.queues.extend([root, v1.Queue(name="queues/leaf", parent=root.name)])
     assert copies(client, question, "one") == (2 if waits else 1)
+
+
+def test_a_gang_that_lost_a_pod_is_not_asked_for_beside_copies(client: PlacementClient) -> None:
+    """Of each copy one pod is enough, and of those that ask for 2 GPUs four fit."""
+    one, lost = gang("one", 2, minimum=1), gang("lost", 0, gpus=1, on=["n1"], minimum=2)
+    small = one.groups[0].pod_sets.add(template=one.groups[0].pod_sets[0].template)
+    small.template.requests.extended[GPU] = 2
+    small.pods.add(name="namespaces/ml/pods/small")
+    assert copies(client, request([node("n0"), node("n1", gpus=1)], [one, lost]), "one") == 4
 
 
 def test_what_does_not_fit_at_all_has_no_copies(client: PlacementClient) -> None:
@@ -173,3 +182,19 @@ def test_a_gang_whose_base_waits_has_no_copies(client: PlacementClient) -> None:
     base, scaled = gang("base", 3), gang("scaled", 1)
     scaled.base_gang = base.name
     assert copies(client, request([node("n1"), node("n2")], [base, scaled]), "scaled") == 0
+
+
+def test_no_domain_helps_a_gang_that_must_be_near_pods_that_are_not_there(
+    client: PlacementClient,
+) -> None:
+    """No counting says so; but two pods are in two domains at most."""
+    one = gang("one", 2)
+    term = (
+        one.groups[0]
+        .pod_sets[0]
+        .template.required_affinity.add(topology_key=RACK, namespaces=["elsewhere"])
+    )
+    term.selector.match_labels["app"] = "cache"
+    found = missing(client, request([node("n1", rack="r1")], [one]), RACK)
+    assert found.amount.impossible
+    assert not found.amount.HasField("value")

@@ -36,8 +36,8 @@ def without_hopeless_gangs(problem: Problem) -> Problem:
 
     The request may allow what an inexact problem does not; then its looser one tells.
     """
-    loosest = problem if problem.exact else problem.relaxation
-    if loosest is None or not loosest.exact:
+    loosest = problem.loosest
+    if loosest is None:
         return problem
     room = _Room(loosest)
     # A looser question may have more gangs, behind the others.
