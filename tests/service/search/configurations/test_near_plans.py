@@ -25,6 +25,9 @@ from tests.service.search.block_questions import begun, question
 
 POLICY = Policy(deterministic=True)
 
+#: More gangs get room here than blocks are found for.
+CROWDED = Instance("pools", {"scattered": 1, "blocks": 2, "gangs": 26}, 4)
+
 
 @given(st.integers(0, 10_000).map(question))
 def test_what_reaches_no_more_than_a_plan_leaves_it_as_it_is(snapshot: Snapshot) -> None:
@@ -52,8 +55,7 @@ def test_what_reaches_no_more_than_a_plan_leaves_it_as_it_is(snapshot: Snapshot)
 
 
 def test_few_more_domains_are_used_for_more_gangs() -> None:
-    params = {"scattered": 1, "blocks": 2, "gangs": 28}
-    snapshot = Instance("pools", params, 2).snapshot()
+    snapshot = CROWDED.snapshot()
     found = []
     for seconds in (math.inf, DEFAULTS.configuration_near_seconds):
         state = begun(snapshot, POLICY, seconds=600)
@@ -74,7 +76,7 @@ def test_few_more_domains_are_used_for_more_gangs() -> None:
 
 def test_near_a_plan_nothing_is_lost_of_what_it_reaches() -> None:
     """Also where the search ended before all goals were settled."""
-    snapshot = Instance("pools", {"scattered": 1, "blocks": 2, "gangs": 28}, 2).snapshot()
+    snapshot = CROWDED.snapshot()
     state = begun(snapshot, POLICY, seconds=600)
     assert state.configurations is not None
     held = plan_columns(state.configurations, state.plan)
