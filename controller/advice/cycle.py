@@ -16,7 +16,7 @@ from controller.advice.advice import Advice, read_advice
 from controller.advice.gpu_groups import GpuGroups, noted_groups
 from controller.advice.lifecycle import AdviceLifecycle
 from controller.advice.objects import ObjectCache, Objects
-from controller.advice.request import AdviceRequest, Room, build_request
+from controller.advice.request import AdviceRequest, Room, build_request, is_awaited
 from controller.asking.inquiry import Inquiry
 from controller.asking.request import Query
 from controller.binding.apply import GangPlan, plans
@@ -112,6 +112,7 @@ class AdviceCycle:
         self._room = Room()
         self._took = 0.0
         self._refused: dict[Key, str] = {}
+        self._reading_took = 0.0
         self._inquiry.reset()
 
     def stop(self) -> None:
@@ -134,7 +135,8 @@ class AdviceCycle:
                 self.once()
             self._heartbeat.step(Step.COLLECT)
             self._cache.wait(revision, self._pause())
-            self._authority.wait(_TICK)
+            # Large clusters take seconds to read, and change all the time.
+            self._authority.wait(max(_TICK, self._reading_took))
 
     def _pause(self) -> float:
         """How long nothing has to be done unless something changes: until a new gang is due."""
@@ -152,14 +154,21 @@ class AdviceCycle:
         self._lifecycle.carry_on(self._cache.view())
         # 2. Who waits.
         objects = self._cache.view()
+        self._reading_took = 0.0
+        if not is_awaited(objects, self._adapters):
+            self._look({}, (), objects)
+            return
         self._heartbeat.step(Step.TRANSLATE)
+        begun = self._clocks.steady()
         try:
             request = build_request(objects, self._adapters, self._clocks.wall())
         except InputError as error:
             logger.error("the cluster cannot be read: %s", error)
             return
+        finally:
+            self._reading_took = self._clocks.steady() - begun
         self._report_refused(request.refused)
-        waiting = self._look(request, objects)
+        waiting = self._look(request.waiting, request.strays, objects)
         # 3. Gangs that got no advice in time are left to their scheduler, and are not planned.
         if self._let_go(request, objects):
             return
@@ -167,7 +176,12 @@ class AdviceCycle:
         if self._is_due(waiting, request.room):
             self._advise(request, objects, waiting)
 
-    def _look(self, request: AdviceRequest, objects: Objects) -> Mapping[Key, _Waiting]:
+    def _look(
+        self,
+        gangs: Mapping[Key, tuple[Key, ...]],
+        alone: Iterable[Key],
+        objects: Objects,
+    ) -> Mapping[Key, _Waiting]:
         """The gangs that wait. Each comes with its pods, which distinguish it from a later one of
         its name.
 
@@ -175,11 +189,9 @@ class AdviceCycle:
         again must not hold a gang for longer than advice that never comes.
         """
         now = self._clocks.steady()
-        waiting = {
-            gang: _named(gang, members, objects) for gang, members in request.waiting.items()
-        }
+        waiting = {gang: _named(gang, members, objects) for gang, members in gangs.items()}
         known = set(waiting.values())
-        strays = {_named(key, (key,), objects) for key in request.strays}
+        strays = {_named(key, (key,), objects) for key in alone}
         advised = {b.uid for one in read_advice(objects.pods).values() for b in one.bindings}
         before = self._under_way
         self._under_way = {

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from controller.cluster.gang_state import Body, Key, key_of
+from controller.cluster.gang_state import Body, Key, key_of, node_of
+from placement.advice_marks import ADVICE
+from placement.kubernetes.objects import POD
+from placement.kubernetes.trimming import Trimmer, without_marks
 from placement.resources import PODS, Resource
-
-_LONG_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +38,7 @@ class ObjectCache:
         self._stores: dict[Resource, dict[Key, Body]] = {one: {} for one in resources}
         self._synced: set[Resource] = set()
         self._revision = 0
+        self._trimmer = Trimmer(annotations=(ADVICE,))
 
     def of(self, resource: Resource) -> ResourceCache:
         """Where the watch of one resource stores what it sees."""
@@ -76,13 +78,26 @@ class ObjectCache:
             self._revision += 1
             self._changed.notify_all()
 
+    def trimmed(self, body: Mapping[str, Any]) -> Body:
+        """An object as it is kept. Adapters read all of a pod that may yet get advice; of all else
+        nobody reads more than translation does.
+        """
+        if body.get("kind") == POD and not node_of(body):
+            return {**body, "metadata": without_marks(body)}
+        return self._trimmer.trim(body)
+
     def put(self, resource: Resource, body: Body, *, deleted: bool = False) -> None:
         """One object was made, changed or deleted."""
+        key = key_of(body)
         with self._changed:
+            store = self._stores[resource]
             if deleted:
-                self._stores[resource].pop(key_of(body), None)
+                store.pop(key, None)
+            elif store.get(key) == body:
+                # Nodes say every few seconds that they are still there.
+                return
             else:
-                self._stores[resource][key_of(body)] = body
+                store[key] = body
             self._revision += 1
             self._changed.notify_all()
 
@@ -109,7 +124,7 @@ class ResourceCache:
 
     def observe(self, kind: str, body: Mapping[str, Any], *, deleted: bool = False) -> None:
         """One object was made, changed or deleted."""
-        self._cache.put(self._resource, trimmed(body), deleted=deleted)
+        self._cache.put(self._resource, self._cache.trimmed(body), deleted=deleted)
 
     def replace(self, kind: str, bodies: Iterable[Body]) -> None:
         """All objects of the kind."""
@@ -121,12 +136,4 @@ class ResourceCache:
 
     def trimmed(self, bodies: Iterable[Mapping[str, Any]]) -> list[Body]:
         """Objects as they are kept."""
-        return [trimmed(body) for body in bodies]
-
-
-def trimmed(body: Mapping[str, Any]) -> Body:
-    """An object without who wrote which field, which is most of it."""
-    metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
-    if _LONG_ANNOTATION in (annotations := metadata.get("annotations") or {}):
-        metadata["annotations"] = {k: v for k, v in annotations.items() if k != _LONG_ANNOTATION}
-    return {**body, "metadata": metadata}
+        return [self._cache.trimmed(body) for body in bodies]

@@ -68,6 +68,16 @@ class AdviceRequest:
     strays: frozenset[Key]
 
 
+def is_awaited(objects: Objects, adapters: Sequence[Adapter]) -> bool:
+    """Whether any pod waits for advice, also in vain."""
+    return any(
+        adapter.waits(pod, objects) or adapter.cannot_advise(pod, objects)
+        for pod in objects.pods.values()
+        if not node_of(pod)
+        for adapter in adapters
+    )
+
+
 def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> AdviceRequest:
     """The request as of `now`, in seconds since the epoch."""
     # Advice that has expired holds no room, even if it is not taken back yet.

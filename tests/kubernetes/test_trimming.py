@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from placement.kubernetes import Objects, translate
 from placement.kubernetes.trimming import Trimmer
@@ -98,3 +99,28 @@ def test_pods_that_name_their_workload_still_do_so() -> None:
     for known in (bodies, [trimmer.trim(body) for body in bodies]):
         (queue,) = translate(Objects.of(known)).request.snapshot.queues
         assert queue.used["gpus"] == 1
+
+
+def test_equal_parts_of_objects_of_other_kinds_are_stored_once() -> None:
+    """Five thousand nodes have forty thousand devices, alike but for a few words."""
+
+    def told(device: str) -> dict[str, Any]:
+        model = {"productName": {"string": "a GPU"}, "uuid": {"string": device}}
+        marks = {
+            "name": device,
+            "managedFields": [{"manager": "driver"}],
+            "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                "kept": "yes",
+            },
+        }
+        spec = {"devices": [{"name": "0", "attributes": model}]}
+        return {"kind": "ResourceSlice", "metadata": marks, "spec": spec}
+
+    trimmer = Trimmer()
+    one, other = (trimmer.trim(json.loads(json.dumps(told(device)))) for device in ("x", "y"))
+    assert one["spec"] == told("x")["spec"]
+    assert one["metadata"] == {"name": "x", "annotations": {"kept": "yes"}}
+    models = [each["spec"]["devices"][0]["attributes"] for each in (one, other)]
+    assert models[0]["productName"] is models[1]["productName"]
+    assert models[0]["uuid"] != models[1]["uuid"]

@@ -9,9 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from controller.advice import cycle
 from controller.advice.advice import Advice
 from controller.advice.cycle import AdviceCycle, AdviceOptions
 from controller.advice.objects import ObjectCache
+from controller.advice.request import AdviceRequest, build_request
 from controller.advice.schedulers.kube_scheduler import KubeScheduler
 from controller.asking.inquiry import Reply
 from controller.asking.request import Query
@@ -146,6 +148,39 @@ def test_a_new_gang_is_asked_about_as_soon_as_it_is_due() -> None:
     assert world.cycle._pause() == pytest.approx(0.1)
     assert world.asked_after(0.2) == 1
     assert world.cycle._pause() == 1.0
+
+
+def test_a_cluster_in_which_nobody_waits_is_not_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large one takes seconds, each time that anything changes."""
+    read: list[object] = []
+
+    def counting(*given: Any) -> AdviceRequest:
+        read.append(given)
+        return build_request(*given)
+
+    monkeypatch.setattr(cycle, "build_request", counting)
+    world.cycle.once()
+    world.pod("g-0", node="a")
+    assert len(read) == 1
+    world.cycle.once()
+    assert len(read) == 1
+    world.pod("h-0", gang="h")
+    assert world.asked_after(0.0) == 1
+
+
+def test_a_node_that_says_again_that_it_is_there_changes_nothing(world: World) -> None:
+    body = {"apiVersion": "v1", "kind": "Node", **node("b", gpus=1)}
+    seen = world.cache.of(NODES)
+    seen.observe("Node", body)
+    before = world.cache.revision
+    (ready,) = body["status"]["conditions"]
+    ready = {**ready, "lastHeartbeatTime": "2026-11-21T08:00:00Z"}
+    seen.observe("Node", {**body, "status": {**body["status"], "conditions": [ready]}})
+    assert world.cache.revision == before
+    seen.observe("Node", {**body, "spec": {"unschedulable": True}})
+    assert world.cache.revision > before
 
 
 def test_a_gang_without_a_place_is_asked_about_again_and_again(world: World) -> None:

@@ -46,17 +46,23 @@ _POD_ANNOTATIONS: Final = (
     *advice_marks.PLAIN_GANG,
 )
 _GANG_ANNOTATIONS: Final = (gang_messages.LAST_START,)
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _POD_CONDITIONS: Final = ("PodScheduled", "Ready")
 
 
 class Trimmer:
-    """Trims objects of the kinds that are read; shares what is equal among them."""
+    """Trims objects of the kinds that are read; shares what is equal among them.
 
-    def __init__(self) -> None:
+    `annotations` of pods are kept besides those that translation reads.
+    """
+
+    def __init__(self, *, annotations: tuple[str, ...] = ()) -> None:
         self._parts: dict[bytes, Any] = {}
+        self._pod_annotations = (*_POD_ANNOTATIONS, *annotations)
 
     def trim(self, body: Mapping[str, Any]) -> Body:
-        """The object without what nobody reads. An object of another kind stays as it is."""
+        """The object without what nobody reads. An object of another kind stays as it is, but for
+        who wrote which field."""
         match body.get("kind"):
             case objects.POD:
                 return self._pod(body)
@@ -68,8 +74,8 @@ class Trimmer:
                 return self._priority_class(body)
             case objects.CLUSTER_TOPOLOGY_BINDING:
                 return self._topology_binding(body)
-        metadata = {k: v for k, v in _mapping(body, "metadata").items() if k != "managedFields"}
-        return {**body, "metadata": metadata}
+        copy: Body = self._with_shared_leaves({**body, "metadata": without_marks(body)})
+        return copy
 
     def _pod(self, body: Mapping[str, Any]) -> Body:
         metadata, spec = _mapping(body, "metadata"), _mapping(body, "spec")
@@ -77,7 +83,7 @@ class Trimmer:
         kept = self._some(metadata, _POD_METADATA)
         if metadata.get("labels"):
             kept["labels"] = self._shared(metadata["labels"])
-        if read := _annotations(metadata, _POD_ANNOTATIONS):
+        if read := _annotations(metadata, self._pod_annotations):
             kept["annotations"] = self._shared(read)
         if owners := _controllers(metadata):
             kept["ownerReferences"] = self._shared(owners)
@@ -149,6 +155,16 @@ class Trimmer:
             kept["namespace"] = _interned(kept["namespace"])
         return kept
 
+    def _with_shared_leaves(self, value: Any) -> Any:
+        """A copy in which equal texts, and equal parts without parts, are stored once."""
+        if isinstance(value, list):
+            return [self._with_shared_leaves(one) for one in value]
+        if not isinstance(value, dict):
+            return _interned(value)
+        copy = {_interned(key): self._with_shared_leaves(one) for key, one in value.items()}
+        is_leaf = not any(isinstance(one, dict | list) for one in copy.values())
+        return self._shared(copy) if is_leaf else copy
+
     def _shared(self, part: Any) -> Any:
         """The part itself, or the first one that was equal to it."""
         try:
@@ -160,6 +176,14 @@ class Trimmer:
         if len(self._parts) >= _MOST_PARTS:
             self._parts.clear()
         return self._parts.setdefault(key, part)
+
+
+def without_marks(body: Mapping[str, Any]) -> Body:
+    """The metadata of an object without what was written there by whom, which is most of it."""
+    metadata = {k: v for k, v in _mapping(body, "metadata").items() if k != "managedFields"}
+    if _LAST_APPLIED in (told := _mapping(metadata, "annotations")):
+        metadata["annotations"] = {k: v for k, v in told.items() if k != _LAST_APPLIED}
+    return metadata
 
 
 def _mapping(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
