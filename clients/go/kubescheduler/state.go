@@ -231,39 +231,6 @@ func (s *state) judge(pod *v1.Pod) verdict {
 	return verdict{message: "the placement service is asked where the gang may run"}
 }
 
-// before orders the queue: by priority, then gang by gang, the oldest first. Times of pods
-// without a gang are those of the queue.
-func (s *state) before(a, b *v1.Pod, aTime, bTime time.Time) bool {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	x, y := s.orderLocked(a, aTime), s.orderLocked(b, bTime)
-	if x.priority != y.priority {
-		return x.priority > y.priority
-	}
-	if !x.since.Equal(y.since) {
-		return x.since.Before(y.since)
-	}
-	if x.of != y.of {
-		return compareNames(x.of, y.of) < 0
-	}
-	return compareNames(nameOf(a), nameOf(b)) < 0
-}
-
-type order struct {
-	priority int32
-	since    time.Time
-	of       key
-}
-
-func (s *state) orderLocked(pod *v1.Pod, since time.Time) order {
-	if of, isMember := gangOf(pod); isMember {
-		if g := s.gangs[of]; g != nil {
-			return order{g.priority, g.since, of}
-		}
-	}
-	return order{priorityOf(pod), since, nameOf(pod)}
-}
-
 // assume records that a pod has a node in the scheduler. It returns false when the answer meanwhile
 // names another node.
 func (s *state) assume(pod *v1.Pod, node string) bool {
@@ -447,13 +414,6 @@ func (s *state) viewLocked(g *gang, pod *v1.Pod) *gangView {
 
 func isFinished(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
-
-func priorityOf(pod *v1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
 }
 
 // oldest is when the first pod of a gang was made.

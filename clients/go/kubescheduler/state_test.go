@@ -368,43 +368,6 @@ func TestAGangOfPodsWaitsSinceItsFirstPod(t *testing.T) {
 	}
 }
 
-func TestTheQueueGoesByPriorityThenGangByGang(t *testing.T) {
-	s, c := made()
-	important := int32(5)
-	queued := map[string]time.Time{}
-	var pods []*v1.Pod
-	add := func(pod *v1.Pod) {
-		s.observe(pod)
-		queued[pod.Name] = c.at
-		pods = append(pods, pod)
-		c.pass(time.Second)
-	}
-	add(member("a0", "a", "2"))
-	add(member("b0", "b", "2"))
-	add(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "lone", UID: "lone"}})
-	add(member("b1", "b", "2"))
-	add(member("a1", "a", "2"))
-	urgent := member("u0", "u", "1")
-	urgent.Spec.Priority = &important
-	add(urgent)
-	slices.SortFunc(pods, func(a, b *v1.Pod) int {
-		switch {
-		case s.before(a, b, queued[a.Name], queued[b.Name]):
-			return -1
-		case s.before(b, a, queued[b.Name], queued[a.Name]):
-			return 1
-		}
-		return 0
-	})
-	var names []string
-	for _, pod := range pods {
-		names = append(names, pod.Name)
-	}
-	if want := []string{"u0", "a0", "a1", "b0", "b1", "lone"}; !slices.Equal(names, want) {
-		t.Fatalf("got %v; want %v", names, want)
-	}
-}
-
 func TestNothingIsKeptOfGangsThatAreGone(t *testing.T) {
 	s, _ := made()
 	pods := three(s)
@@ -418,43 +381,6 @@ func TestNothingIsKeptOfGangsThatAreGone(t *testing.T) {
 	// The queue may still ask about a pod that is gone.
 	if verdict := s.judge(pods[0]); verdict.isFree || verdict.node != "" || len(s.gangs) != 0 {
 		t.Fatalf("got %+v", verdict)
-	}
-}
-
-func TestAnnotationsThatDisagreeAreTold(t *testing.T) {
-	for name, pods := range map[string][]*v1.Pod{
-		"no size":     {member("a", "g", "")},
-		"no number":   {member("a", "g", "many")},
-		"nothing":     {member("a", "g", "0")},
-		"two sizes":   {member("a", "g", "1"), member("b", "g", "2")},
-		"two levels":  {member("a", "g", "1"), leveled(member("b", "g", "1"))},
-		"two origins": {member("a", "g", "1"), ofGrove("b")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, c := made()
-			for _, pod := range pods {
-				s.observe(pod)
-			}
-			if s.isDue(retryAfter) {
-				t.Fatal("the service is asked")
-			}
-			c.pass(patience)
-			if troubles := s.troubles(patience); len(troubles) != 1 || troubles[0].message == "" {
-				t.Fatalf("got %+v", troubles)
-			}
-		})
-	}
-}
-
-func leveled(pod *v1.Pod) *v1.Pod {
-	pod.Annotations[RequiredAnnotation] = "rack"
-	return pod
-}
-
-func ofGrove(name string) *v1.Pod {
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: types.UID(name), Labels: map[string]string{GroveLabel: "g"}},
-		Spec:       v1.PodSpec{SchedulerName: testScheduler},
 	}
 }
 

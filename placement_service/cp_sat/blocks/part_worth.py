@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from ortools.math_opt.python import mathopt
 
-from placement_service.cp_sat.admission.master import maximal_patterns
+from placement_service.cp_sat.admission.patterns import maximal_patterns
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.cp_sat.blocks.shapes import Blocks, Class
 from placement_service.cp_sat.linear_program import time_limit

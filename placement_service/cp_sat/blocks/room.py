@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_service.cp_sat.admission.master import maximal_patterns
+from placement_service.cp_sat.admission.patterns import maximal_patterns
 from placement_service.cp_sat.blocks.contents import Filled, Sizes
 from placement_service.cp_sat.blocks.parts import Kind, RackSort
 from placement_service.cp_sat.blocks.shapes import Blocks

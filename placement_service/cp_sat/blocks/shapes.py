@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.admission.master import whole_units
+from placement_service.cp_sat.admission.patterns import whole_units
 from placement_service.cp_sat.blocks.parts import MIXED, Kind, Piece, RackSort
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.gangs.scope_tree import Part

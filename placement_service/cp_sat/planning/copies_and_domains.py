@@ -13,12 +13,8 @@ from ortools.sat.python import cp_model
 
 from placement_service.bounds.added_nodes import NEVER
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.admission.master import (
-    AdmissionMaster,
-    maximal_patterns,
-    part_size,
-    whole_units,
-)
+from placement_service.cp_sat.admission.master import AdmissionMaster
+from placement_service.cp_sat.admission.patterns import maximal_patterns, part_size, whole_units
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.arrays import Ints

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from placement_service.bounds.node_matching import give_nodes
-from placement_service.cp_sat.admission.master import whole_units
+from placement_service.cp_sat.admission.patterns import whole_units
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units
