@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.schema import kinds
@@ -183,35 +184,16 @@ def collect(
     they are problems, but for objects that an API server wrote.
     """
     by_kind: dict[Kind, dict[tuple[str, str], Object]] = {}
-    unknown: Counter[tuple[str, str]] = Counter()
+    unknown: Counter[_Unknown] = Counter()
     warnings = list(warned)
     noted = list(problems)
     slips = _Slips(strict)
     for file, document, body in found:
-        title = f"document {document + 1}"
-        if not isinstance(body, dict):
-            noted.append(Problem(file, title, "", "is not a Kubernetes object"))
-            continue
-        name = body.get("kind")
-        version = body.get("apiVersion")
-        if is_request(body):
-            noted.append(Problem(file, title, "", _REQUEST))
-            continue
-        missing = [
-            Problem(file, title, field, "must be a text" if value else "is missing")
-            for field, value in (("kind", name), ("apiVersion", version))
-            if not (isinstance(value, str) and value)
-        ]
-        if missing:
-            noted += missing
-            continue
-        kind = kind_of(version, name)
-        if kind is None and _is_list(str(version), str(name)):
-            # Else it would be taken apart by now.
-            noted.append(Problem(file, title, "items", "must be a list"))
+        kind = _kind(body, partial(Problem, file, f"document {document + 1}"), noted)
+        if isinstance(kind, _Unknown):
+            unknown[kind] += 1
             continue
         if kind is None:
-            unknown[str(name), str(version)] += 1
             continue
         one = _identify(kind, body, file, document, noted)
         if one is None:
@@ -239,6 +221,40 @@ def collect(
         problems=(*noted, *slips.problems()),
         warnings=tuple(warnings),
     )
+
+
+class _Unknown(NamedTuple):
+    """A kind of objects that is not read."""
+
+    name: str
+    version: str
+
+
+def _kind(
+    body: Any, problem: Callable[[str, str], Problem], problems: list[Problem]
+) -> Kind | _Unknown | None:
+    """The kind of an object; None where it is noted what is wrong, as the `problem` of a field."""
+    if not isinstance(body, dict):
+        problems.append(problem("", "is not a Kubernetes object"))
+        return None
+    if is_request(body):
+        problems.append(problem("", _REQUEST))
+        return None
+    name, version = body.get("kind"), body.get("apiVersion")
+    missing = [
+        problem(field, "must be a text" if value else "is missing")
+        for field, value in (("kind", name), ("apiVersion", version))
+        if not (isinstance(value, str) and value)
+    ]
+    if missing:
+        problems += missing
+        return None
+    kind = kind_of(version, name)
+    if kind is None and _is_list(str(version), str(name)):
+        # Else it would be taken apart by now.
+        problems.append(problem("items", "must be a list"))
+        return None
+    return _Unknown(str(name), str(version)) if kind is None else kind
 
 
 class _Slips:
