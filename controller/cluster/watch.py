@@ -107,6 +107,8 @@ class Watcher:
         self._on_event = on_event
         self._on_list = on_list
         self._jitter = jitter
+        # Several kinds have the same name.
+        self._which = {"kind": resource.kind, "api": resource.api_version}
         self._stopped = threading.Event()
         self._woken = threading.Event()
         self._lock = threading.Lock()
@@ -160,7 +162,7 @@ class Watcher:
                 return ""
             self._cache.replace(kind, bodies)
         self._on_list(kind)
-        logger.info("listed %d", len(bodies), extra={"kind": kind, "revision": revision})
+        logger.info("listed %d", len(bodies), extra={**self._which, "revision": revision})
         return revision
 
     def _follow(self, revision: str) -> str:
@@ -240,7 +242,7 @@ class Watcher:
             error,
             todo.action.value,
             todo.seconds,
-            extra={"kind": kind, "status": error.status},
+            extra={**self._which, "status": error.status},
         )
         self._woken.clear()
         with self._lock:

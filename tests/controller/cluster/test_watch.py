@@ -134,6 +134,14 @@ def watching(server: Server) -> Iterator[tuple[Watcher, ClusterCache]]:
         assert not thread.is_alive()
 
 
+def test_log_lines_tell_kinds_of_one_name_apart(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with watching(Server()) as (_, cache):
+        wait_until(lambda: cache.is_synced, "it is listed")
+    (line,) = (one for one in caplog.records if one.message == "listed 1")
+    assert (vars(line)["kind"], vars(line)["api"]) == ("Node", "v1")
+
+
 def refuse(status: int) -> Any:
     raise ApiError(status, "no")
 
