@@ -97,7 +97,7 @@ class Strategy:
     linear: int = 2
     #: Skips preparations that take as long as small models need.
     brief: bool = False
-    #: Skips all preparations.
+    #: Skips all preparations, and adds no cuts.
     direct: bool = False
     #: Where the best is likely near its bound, the search comes from there: that is sooner over,
     #: but on the way nothing is found.
@@ -116,6 +116,7 @@ class Strategy:
             parameters.max_presolve_iterations = 1
         if self.direct:
             parameters.cp_model_presolve = False
+            parameters.cut_level = 0
         parameters.use_objective_lb_search = self.near
         if self.by_lp:
             parameters.search_branching = cp_model.LP_SEARCH

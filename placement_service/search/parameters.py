@@ -57,10 +57,11 @@ class SearchParameters:
     place_effort: float = 1.0
     place_brief_effort: float = 0.6
     #: The effort to name the gangs of a target that are torn at least, and to say whether others do
-    #: with fewer domains; ways to count up to which it is tried: what takes longer is guessed
-    #: sooner.
-    place_torn_brief_effort: float = 0.12
+    #: with fewer domains. That to name any, where nothing is known of them. Ways to count up to
+    #: which it is tried: what takes longer is guessed sooner.
+    place_torn_brief_effort: float = 0.08
     place_torn_effort: float = 0.3
+    place_torn_long_effort: float = 0.5
     place_torn_ways: int = 100
 
     #: The shares of the time that is left for each goal of the master with configurations, also
@@ -212,10 +213,11 @@ class SearchParameters:
     #: Steps of a guess, more where all gangs must find a block, and how often rows are learned of
     #: racks that do not hold it.
     assign_steps: int = 150
-    assign_strict_steps: int = 300
+    assign_strict_steps: int = 400
     #: Steps without success that end a guess: what is found later is found sooner from another
-    #: begin.
+    #: begin. The same for a brief one.
     assign_in_vain: int = 130
+    assign_in_vain_brief: int = 40
     #: How many times as many steps of both sorts, where nodes of one rack are unlike and all gangs
     #: must find a block: the rows that such a guess has learned are worth them.
     assign_unlike_longer: int = 4

@@ -50,10 +50,12 @@ class _Question(NamedTuple):
     goal: int
 
 
-def least_torn(state: State, level: int, *, wide: bool) -> Torn | None:
+def least_torn(
+    state: State, level: int, *, wide: bool = False, longer: bool = False
+) -> Torn | None:
     """The gangs that are torn at least in a plan of the best goals before topology, by counting
     each place of a level by itself. What it admits is the target from then on. None where that is
-    not settled soon.
+    not settled soon; it takes `longer`, and then few will do.
     """
     asked, p = _question(state, level, wide=wide), state.parameters
     if asked is None:
@@ -62,12 +64,12 @@ def least_torn(state: State, level: int, *, wide: bool) -> Torn | None:
     # With the gangs of the target alone it takes a third of the time, and mostly no others that are
     # worth as much do with fewer domains.
     with master.admitting(state.target):
-        brief = p.place_torn_brief_effort
-        answer = _fewest(state, asked, effort=brief, direct=True)
-    if not answer.proven or answer.value is None:
+        effort = p.place_torn_long_effort if longer else p.place_torn_brief_effort
+        answer = _fewest(state, asked, effort=effort, direct=True)
+    if answer.value is None or not (answer.proven or longer):
         return None
     torn = master.torn
-    if answer.value > state.bounds[at]:
+    if answer.proven and answer.value > state.bounds[at]:
         master.hold(asked.terms, at_most=answer.value - 1)
         fewer = _fewest(state, asked, effort=p.place_torn_effort, direct=True)
         if fewer.value is not None:

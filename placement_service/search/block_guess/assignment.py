@@ -22,10 +22,10 @@ import numpy as np
 from placement_service.formulation.arrays import Bools, Floats, Ints
 
 #: For how many steps a gang does not go back: the least, and the most.
-CLOSED = (5, 15)
+CLOSED = (8, 20)
 
 #: After so many steps without success rows that are broken count more.
-PATIENCE = 5
+PATIENCE = 4
 
 #: How often a gang without a block is moved while blocks hold too much.
 FROM_NOWHERE = 0.2
@@ -290,23 +290,26 @@ class BlockAssignment:
 
     def _best_transfer(self, block: int, beyond: Floats) -> _Transfer | None:
         """The best way to move parts from a piece in a block to another piece of its gang."""
-        found: list[_Transfer] = []
+        best, found = 0.0, list[_Transfer]()
         here = self.count[:, block] > 0
-        for i in np.flatnonzero(here & (self._gang >= 0)).tolist():
+        for i in np.flatnonzero(here & (self._gang >= 0) & self.content.any(axis=1)).tolist():
             others = (self._gang == self._gang[i]) & ~here & (self._shut <= self.steps)
+            kinds = np.repeat(np.arange(len(self._each)), self.content[i])
+            times = np.concatenate([np.arange(1, n + 1) for n in self.content[i].tolist()])
+            parts = self._each[kinds].T * times
+            left = np.maximum(beyond[:, block, None] - parts, 0)
+            less = self._weight[:, block] @ left - self._felt[block]
             for j in np.flatnonzero(others).tolist():
                 there = int(np.argmax(self.count[j]))
-                for k in np.flatnonzero(self.content[i]).tolist():
-                    parts = self._each[k, :, None] * np.arange(1, self.content[i, k] + 1)
-                    left = np.maximum(beyond[:, block, None] - parts, 0)
-                    come = np.maximum(beyond[:, there, None] + parts, 0)
-                    felt = self._weight[:, block] @ left + self._weight[:, there] @ come
-                    times = self._least(felt)
-                    change = felt[times] - self._felt[block] - self._felt[there]
-                    found.append(_Transfer(float(change), i, j, k, times + 1))
-        least = min((transfer.change for transfer in found), default=0.0)
-        some = [transfer for transfer in found if transfer.change == least]
-        return self._random.choice(some) if some else None
+                come = np.maximum(beyond[:, there, None] + parts, 0)
+                change = less + self._weight[:, there] @ come - self._felt[there]
+                at = self._least(change)
+                least = float(change[at])
+                if not found or least < best:
+                    best, found = least, []
+                if least == best:
+                    found.append(_Transfer(least, i, j, int(kinds[at]), int(times[at])))
+        return self._random.choice(found) if found else None
 
     def _transfer(self, transfer: _Transfer, block: int) -> None:
         _, i, j, k, times = transfer

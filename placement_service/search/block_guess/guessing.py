@@ -86,12 +86,14 @@ class BlockGuess:
         beside = 1 - p.configuring_seconds / max(self.mine.state.left, p.least_seconds)
         return min(p.assign_share_varied, max(p.assign_share_short, beside))
 
-    def strict(self, tries: int) -> Guess | None:
-        """Blocks for all gangs but those that are torn in any case; None where some find none."""
+    def strict(self, tries: int, *, brief: bool = False) -> Guess | None:
+        """Blocks for all gangs but those that are torn in any case; None where some find none. A
+        `brief` one gives up soon.
+        """
         for _ in range(tries):
             if self.is_over():
                 break
-            found = self._guess(self.target.begin(), strict=True)
+            found = self._guess(self.target.begin(), strict=True, brief=brief)
             if found is not None:
                 self.failed = False
                 return found.guess
@@ -205,12 +207,18 @@ class BlockGuess:
         return self.mine.state.left <= self._kept or self._steps > self.parameters.assign_all_steps
 
     def _guess(
-        self, begun: Begun, *, strict: bool, more: int = 0, standing: Standing | None = None
+        self,
+        begun: Begun,
+        *,
+        strict: bool,
+        brief: bool = False,
+        more: int = 0,
+        standing: Standing | None = None,
     ) -> Try | None:
         """Blocks for all gangs and for pieces of torn ones; None where they do not fit.
 
-        A strict one places all gangs. Of the torn ones some are cut into `more` pieces. What is
-        `standing` begins there.
+        A strict one places all gangs, a `brief` one gives up soon. Of the torn ones some are cut
+        into `more` pieces. What is `standing` begins there.
         """
         items = self.target.items(begun.gangs)
         known, load = 0, np.zeros_like(self.rows.room)
@@ -228,7 +236,7 @@ class BlockGuess:
         search = self._search(items, strict=strict)
         search.begin(np.pad(count, ((0, len(pieces)), (0, 0))))
         self._add(search, items)
-        settled = self._settle(search, items, strict=strict)
+        settled = self._settle(search, items, strict=strict, brief=brief)
         self._steps += 1 + search.steps
         torn, kinds = len(begun.torn), self.rows.kinds
         self._begun = begun
@@ -308,16 +316,19 @@ class BlockGuess:
         if nodes > self._most:
             self._most, self.partly = nodes, guess
 
-    def _settle(self, search: BlockAssignment, items: Items, *, strict: bool) -> Settled:
+    def _settle(
+        self, search: BlockAssignment, items: Items, *, strict: bool, brief: bool
+    ) -> Settled:
         """Run until racks hold what blocks hold."""
         tearable, p = items.tearable, self.parameters
         longer = p.assign_unlike_longer if strict and self.mine.blocks.mixed else 1
         steps = longer * (p.assign_strict_steps if strict else p.assign_steps)
+        in_vain = longer * (p.assign_in_vain_brief if brief else p.assign_in_vain)
         nearest: Ints | None = None
         fewest = len(self.mine.blocks.order) + 1
         crowded: Sequence[Crowded] = ()
         for _ in range(p.assign_strict_corrections if strict else p.assign_corrections):
-            search.run(steps, in_vain=longer * p.assign_in_vain, until=self.is_over)
+            search.run(steps, in_vain=in_vain, until=self.is_over)
             if self.is_over():
                 break
             if not strict:

@@ -135,15 +135,23 @@ def _first(state: State, guess: BlockGuess) -> Guess | None:
     """The first guess. Where not all gangs find a block whole, counting says where those lie that
     no block can hold, then which others are torn, and both together.
     """
-    found, level = guess.strict(1), guess.mine.blocks.level
+    # In alike blocks of which counting knows that not all can lie whole there, it is found at once
+    # or with advice; else another try is the best that there is.
+    brief = bool(state.bounds[state.topology]) and not guess.mine.varied
+    found, level = guess.strict(1 if brief else 2, brief=brief), guess.mine.blocks.level
     places = None if found or guess.is_over() else wide_places(state, level)
     if places is not None:
         found = _with_wide_places(guess, places)
     # What others are torn mostly depends on where those lie that no block can hold.
     for wide in (False, True) if places is None else (True, False):
-        torn = None if found or guess.is_over() else least_torn(state, level, wide=wide)
-        if torn is None and not wide:
+        if found or guess.is_over():
             break
+        torn = least_torn(state, level, wide=wide)
+        if torn is None and not wide:
+            # Luck rarely finds who is torn, so it is worth the time.
+            torn = least_torn(state, level, longer=True)
+            if torn is None:
+                break
         if torn is not None and (torn.gangs or torn.places):
             guess.target.advise(torn)
             more_to_ask = not wide and bool(state.ground.places(level).beyond)

@@ -202,6 +202,17 @@ def test_what_takes_long_to_count_is_not_asked() -> None:
     assert least_torn(state, broadest_level(state), wide=False) is None
 
 
+def test_who_is_torn_is_named_with_more_time_where_a_brief_count_settles_nothing() -> None:
+    scenario = Scenario(CLUSTER)
+    for name in "ab":
+        scenario = scenario.gang(name, *PARTS, prefer="block")
+    state = counted(scenario, replace(DEFAULTS, place_torn_brief_effort=0.0))
+    assert least_torn(state, broadest_level(state)) is None
+    torn = least_torn(state, broadest_level(state), longer=True)
+    assert torn is not None
+    assert len(torn.gangs) == 1
+
+
 def test_a_gang_that_is_not_in_the_only_place_for_it_uses_all_others() -> None:
     """Each of two alone lies whole; of both one is in three racks, which is two more than one."""
     scenario = Scenario("b1/r1: a1=8 a2=8 a3=8 | b1/r2: c1=8 | b1/r3: d1=8 | b1/r4: e1=8")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bench.families.building import GPU
 from bench.instances import Instance
+from placement_service.cp_sat.admission.master import Torn
 from placement_service.cp_sat.blocks.contents import Filled, Held
 from placement_service.cp_sat.blocks.parts import Kind
 from placement_service.entities.naming.pod_assignment import name_pods
@@ -106,6 +107,47 @@ def test_nothing_is_asked_for_guesses_whose_time_is_up(monkeypatch: pytest.Monke
     assert not assign_blocks(state)
 
 
+@pytest.mark.parametrize("torn_at_least", [0, 1000])
+def test_the_first_guess_is_brief_where_counting_knows_that_not_all_gangs_lie_whole(
+    torn_at_least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = counted(Instance("mix", {"blocks": 6, "gangs": 80, "load": 1.3}, 1).snapshot())
+    state.learn(state.topology, torn_at_least)
+    asked: list[tuple[int, bool]] = []
+
+    def strict(guess: BlockGuess, tries: int, *, brief: bool = False) -> None:
+        asked.append((tries, brief))
+
+    monkeypatch.setattr(BlockGuess, "strict", strict)
+    assign_stage._first(state, BlockGuess(BlockProblem(state)))
+    assert asked[0] == ((1, True) if torn_at_least else (2, False))
+
+
+def test_who_is_torn_is_asked_with_more_time_where_nothing_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = counted(Instance("mix", {"blocks": 6, "gangs": 80, "load": 1.3}, 1).snapshot())
+    torn = Torn(gangs=state.target[:1])
+    asked: list[bool] = []
+    tried: list[int] = []
+
+    def least(*_: object, wide: bool = False, longer: bool = False) -> Torn | None:
+        asked.append(longer)
+        return torn if longer else None
+
+    def strict(guess: BlockGuess, tries: int, *, brief: bool = False) -> Guess | None:
+        tried.append(guess.target.begin().torn.count(state_class))
+        return None
+
+    mine = BlockProblem(state)
+    state_class = next(i for i, c in enumerate(mine.classes) if torn.gangs[0] in c.gangs)
+    monkeypatch.setattr(assign_stage, "least_torn", least)
+    monkeypatch.setattr(BlockGuess, "strict", strict)
+    assert assign_stage._first(state, BlockGuess(mine)) is None
+    assert asked[:2] == [False, True]
+    assert tried[:2] == [0, 1]
+
+
 def test_racks_of_unlike_nodes_are_filled_at_once_where_many_nodes_are_of_no_rack() -> None:
     params = {"blocks": 6, "gangs": 80, "load": 1.3, "unlike": 0.1}
     state = counted(Instance("mix", params, 1).snapshot())
@@ -146,7 +188,7 @@ SHORT = replace(DEFAULTS, assign_all_steps=1)
 
 
 def test_of_a_guess_that_racks_do_not_hold_what_they_hold_is_kept() -> None:
-    mine = BlockProblem(counted(scattered(2, blocks=5, gangs=60)))
+    mine = BlockProblem(counted(scattered(4, blocks=5, gangs=60)))
     guess = BlockGuess(mine)
     assert guess.strict(1) is None
     assert guess.partly is not None
@@ -162,7 +204,7 @@ def test_of_a_guess_that_racks_do_not_hold_what_they_hold_is_kept() -> None:
 
 
 def test_the_guess_with_most_gangs_whole_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = BlockProblem(counted(scattered(3, blocks=3, gangs=30)))
+    mine = BlockProblem(counted(scattered(6, blocks=3, gangs=30)))
     guess, found = BlockGuess(mine), list[Guess]()
     keep = guess._keep
 
@@ -192,7 +234,7 @@ def test_torn_gangs_are_cut_into_more_pieces_where_these_find_no_room(
         return cut(self, gangs, more=more, **others)
 
     monkeypatch.setattr(PieceCutter, "cut", noted)
-    guess = BlockGuess(BlockProblem(counted(scattered(5, blocks=4, gangs=40))))
+    guess = BlockGuess(BlockProblem(counted(scattered(3, blocks=4, gangs=40))))
     guess.strict(1)
     assert guess.next() is not None
     assert pieces[-1] == 1

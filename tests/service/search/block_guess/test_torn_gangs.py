@@ -40,7 +40,7 @@ def parts(mine: BlockProblem, guess: Guess) -> Counter[Kind]:
     return Counter({kind: n for kind, n in found.items() if kind.size})
 
 
-@pytest.mark.parametrize("seed", [2, 5, 6, 10])
+@pytest.mark.parametrize("seed", [2, 6, 10, 14])
 def test_where_no_guess_has_all_gangs_whole_some_are_torn(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
