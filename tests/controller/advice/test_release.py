@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from placement.advice_marks import ADVICE, GANG, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cli.commands.release import command
+from placement.cli.releasing import releases
+from placement.cluster import Page
+from placement.resources import PODS as RUNNING
 from tests.cluster.api import PODS, Api, Body, Resource
 from tests.cluster.build import pod_spec
 from tests.cluster.fixtures import Cluster
@@ -132,3 +139,32 @@ def test_what_may_be_decided_still_is_left_to_the_controller(left: Cluster) -> N
 def test_a_namespace_is_released_alone(left: Cluster) -> None:
     assert release(left.kubeconfig(), "--namespace", "other") == "There is nothing to release.\n"
     assert len(left.pods()) == 2
+
+
+class Large:
+    """A cluster of many pods that nobody waits for, each with as much in it as real ones have."""
+
+    PAGES, PODS, BYTES = 40, 25, 10_000
+
+    def pages(self, resource: object, *, fields: str = "") -> Iterator[Page]:
+        for page in range(self.PAGES if resource is RUNNING else 0):
+            yield Page(tuple(self._pod(page * self.PODS + i) for i in range(self.PODS)), "1")
+
+    def _pod(self, number: int) -> Body:
+        metadata = {"name": f"p-{number}", "namespace": "ml", "uid": f"uid-{number}"}
+        metadata["creationTimestamp"] = "2026-11-21T08:00:00Z"
+        marks = {"annotations": {"example.com/long": f"{number:0{self.BYTES}d}"}}
+        return {"metadata": {**metadata, **marks}, "spec": {"nodeName": "a"}}
+
+
+def test_of_a_large_cluster_only_what_is_released_is_kept() -> None:
+    """The CronJob has half a GiB; twenty thousand pods were more."""
+    large = Large()
+    tracemalloc.start()
+    try:
+        found = list(releases(cast("Any", large), before=datetime.now(UTC)))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == []
+    assert most < large.PAGES * large.PODS * large.BYTES / 5

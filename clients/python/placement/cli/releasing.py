@@ -24,6 +24,9 @@ from placement.resources import (
     Resource,
 )
 
+#: Namespace and name.
+_Gang = tuple[str, str]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
@@ -50,14 +53,24 @@ def releases(
             is_open = _is_ours(body) and not _is_done(body)
             if is_open and _in(body, namespace) and _is_older(body, before):
                 yield _release(resource, body, "deleted")
-    everyone = [body for body in _all(cluster, PODS) if _in(body, namespace)]
-    # The controller may still be at work on a gang with younger pods.
-    young = {_group_of(pod) for pod in everyone if not _is_older(pod, before)}
-    pods = [pod for pod in everyone if _is_older(pod, before) and _group_of(pod) not in young]
-    for pod in pods:
+    # The controller may still be at work on a gang with younger pods. Large clusters have many pods:
+    # only what is to be released is kept.
+    young: set[_Gang] = set()
+    advised: list[tuple[_Gang, Release]] = []
+    gated: list[tuple[_Gang, Release]] = []
+    for pod in _all(cluster, PODS):
+        if not _in(pod, namespace):
+            continue
+        gang = _gang_of(pod)
+        if not _is_older(pod, before):
+            young.add(gang)
         if ADVICE in (pod["metadata"].get("annotations") or {}):
             patch = {"metadata": {"annotations": {ADVICE: None}}}
-            yield _release(PODS, pod, "advice taken away", patch)
+            advised.append((gang, _release(PODS, pod, "advice taken away", patch)))
+        if any(gate.get("name") == GATE for gate in pod["spec"].get("schedulingGates") or ()):
+            gate_patch = {"spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
+            gated.append((gang, _release(PODS, pod, "gate taken away", gate_patch)))
+    yield from (one for gang, one in advised if gang not in young)
     for group in _all(cluster, KAI_POD_GROUPS):
         metadata = group["metadata"]
         is_held = (metadata.get("labels") or {}).get(KAI_NODE_POOL) == KAI_HOLD
@@ -67,11 +80,7 @@ def releases(
         if is_held and not is_young and _in(group, namespace):
             patch = {"metadata": {"labels": {KAI_NODE_POOL: None}}}
             yield _release(KAI_POD_GROUPS, group, "hold taken away", patch)
-    for pod in pods:
-        gates = pod["spec"].get("schedulingGates") or ()
-        if any(gate.get("name") == GATE for gate in gates):
-            gate_patch = {"spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
-            yield _release(PODS, pod, "gate taken away", gate_patch)
+    yield from (one for gang, one in gated if gang not in young)
 
 
 def carry_out(cluster: Cluster, one: Release) -> bool:
@@ -127,7 +136,7 @@ def _is_older(body: Body, before: datetime | None) -> bool:
     return before is None or (made is not None and made < before)
 
 
-def _group_of(pod: Body) -> tuple[str, str]:
+def _gang_of(pod: Body) -> _Gang:
     """The gang that a pod names; the pod's own name where it names none."""
     return group_of(pod) or (pod["metadata"]["namespace"], pod["metadata"]["name"])
 
