@@ -53,8 +53,8 @@ def releases(
             is_open = _is_ours(body) and not _is_done(body)
             if is_open and _in(body, namespace) and _is_older(body, before):
                 yield _release(resource, body, "deleted")
-    # The controller may still be at work on a gang with younger pods. Large clusters have many pods:
-    # only what is to be released is kept.
+    # The controller may still be at work on a gang with younger pods. Large clusters have many
+    # pods: only what is to be released is kept.
     young: set[_Gang] = set()
     advised: list[tuple[_Gang, Release]] = []
     gated: list[tuple[_Gang, Release]] = []
