@@ -187,6 +187,12 @@ class _Formulation:
         if len(groups) != 1 or any(r.restricted or names_pods(r) for r in reservations):
             return False
         (owners,) = groups
+        if len(reservations) > 1 and not (
+            all(r.allocate_once for r in reservations)
+            and self._are_each_enough(owners, reservations)
+        ):
+            # A pod takes from one of them, and the others keep what they hold.
+            return False
         held = [Held(owners, dict(r.held)) for r in reservations]
         if owners & self.slots.keys() or self._is_overfull(n, held):
             return False
