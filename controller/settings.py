@@ -7,9 +7,11 @@ example ``PLACEMENT_CONTROLLER_SERVICE=placement:50051``, or a key of the YAML f
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -19,6 +21,7 @@ from pydantic_settings import (
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
 
 from controller.advice.composition import AdapterName
@@ -31,14 +34,31 @@ _SERVICE_LINK: Final = re.compile(r"(SERVICE_(HOST|PORT)|PORT)(_.*)?")
 
 
 def _unknown_variables() -> list[str]:
-    """Variables that look like settings but are not: a misspelled one must not be overlooked."""
-    return sorted(
-        name
-        for name in os.environ
-        if name.startswith(_PREFIX)
-        and (rest := name.removeprefix(_PREFIX)).lower() not in Settings.model_fields
-        and not _SERVICE_LINK.fullmatch(rest)
-    )
+    """A line for each variable that looks like a setting and is not one: a misspelled one must not
+    be overlooked."""
+    lines = []
+    for variable in sorted(os.environ):
+        name = variable.removeprefix(_PREFIX)
+        is_known = name.lower() in Settings.model_fields or _SERVICE_LINK.fullmatch(name)
+        if variable.startswith(_PREFIX) and not is_known:
+            near = get_close_matches(name.lower(), Settings.model_fields, n=2)
+            meant = " or ".join(f"{_PREFIX}{one.upper()}" for one in near)
+            hint = f"; is it {meant}?" if near else ""
+            lines.append(f"{variable}: there is no such setting{hint}")
+    return lines
+
+
+def _not_json() -> list[str]:
+    """A line for each variable that should be a list or a mapping and cannot be read."""
+    lines = []
+    for name, field in Settings.model_fields.items():
+        variable = f"{_PREFIX}{name.upper()}"
+        if field.examples and (text := os.environ.get(variable)):
+            try:
+                json.loads(text)
+            except ValueError:
+                lines.append(f"{variable}: is not JSON, such as {field.examples[0]}")
+    return lines
 
 
 def faults(error: ValidationError) -> str:
@@ -64,7 +84,7 @@ class Settings(BaseSettings):
     mode: Literal["bind", "dry-run", "advise"] = "bind"
     """What is done with a plan: bound, only logged, or given as advice to the schedulers of
     `advise`, which bind. A dry run writes nothing."""
-    advise: tuple[AdapterName, ...] = ()
+    advise: tuple[AdapterName, ...] = Field(default=(), examples=['["kai"]'])
     """Who gets advice, with `mode: advise`."""
     advise_pool: str = ""
     """The node pool that `kai-pool` owns: the value of its label."""
@@ -99,7 +119,9 @@ class Settings(BaseSettings):
 
     starvation_after: float = Field(default=1800.0, ge=0)
     """Of one priority, gangs that wait longer come first. 0 means never."""
-    tolerances: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+    tolerances: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
+        default_factory=dict, examples=['{"admitted": 0.03}']
+    )
     """How much of the best value of a tier, relatively, the tiers behind it may spend, by its
     name: `{"admitted": 0.03}`."""
     extras: ExtrasSetting = "after-minimums"
@@ -247,7 +269,7 @@ class Settings(BaseSettings):
         Raises ValueError, of which pydantic's ValidationError is one, and OSError or
         yaml.YAMLError for the file.
         """
-        problems = [f"{name}: there is no such setting" for name in _unknown_variables()]
+        problems = [*_unknown_variables(), *_not_json()]
         content: dict[str, Any] = {}
         if file is not None:
             content, repeated = _read(file)
@@ -267,6 +289,8 @@ class Settings(BaseSettings):
 
         try:
             settings = FromFile()
+        except SettingsError as error:
+            raise ValueError("\n".join(problems) or str(error)) from error
         except ValidationError as error:
             if not problems:
                 raise

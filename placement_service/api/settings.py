@@ -190,12 +190,14 @@ def inside_another_process(*, time_limit: float, **other: Any) -> Settings:
 
 def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
     """A line for each variable that looks like a setting and is not one."""
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-    for name in sorted(environment):
-        if name.startswith(PREFIX) and name not in known and not name.startswith(_OTHERS):
-            near = get_close_matches(name, sorted(known), n=2)
+    known = {name.upper() for name in Settings.model_fields}
+    for variable in sorted(environment):
+        name = variable.removeprefix(PREFIX)
+        if variable.startswith(PREFIX) and name not in known and not variable.startswith(_OTHERS):
+            # Without what all of them begin with, which would make them all alike.
+            near = [f"{PREFIX}{one}" for one in get_close_matches(name, sorted(known), n=2)]
             hint = f"; is it {' or '.join(near)}?" if near else ""
-            yield f"{name}: no such setting{hint}"
+            yield f"{variable}: no such setting{hint}"
 
 
 def faults(error: ValidationError) -> str:

@@ -137,6 +137,19 @@ def test_everything_that_is_wrong_with_the_settings_is_told(
     ]
 
 
+def test_a_list_that_cannot_be_read_is_told_with_an_example(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PLACEMENT_CONTROLLER_ADVISE", "kai")
+    monkeypatch.setenv("PLACEMENT_CONTROLLER_MOED", "advise")
+    with pytest.raises(ValueError, match=r".") as wrong:
+        Settings.load(None)
+    assert str(wrong.value).splitlines() == [
+        "PLACEMENT_CONTROLLER_MOED: there is no such setting; is it PLACEMENT_CONTROLLER_MODE?",
+        'PLACEMENT_CONTROLLER_ADVISE: is not JSON, such as ["kai"]',
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
