@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from placement.kubernetes.level_names import with_own_levels
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.schema import protobuf
-from placement.kubernetes.spoken_levels import with_own_levels
 from placement.kubernetes.translate import Translation, translate
 from placement.kubernetes.v1 import (
     PlaceObjectsRequest,

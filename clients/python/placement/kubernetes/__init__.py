@@ -17,8 +17,8 @@ What is honoured, refused and ignored of a pod is listed in
 
 from placement.kubernetes.files.loading import load
 from placement.kubernetes.grove.expand import Expansion, expand, expand_all
+from placement.kubernetes.joined_gangs import Parts, in_parts, own_gangs, whole_of
 from placement.kubernetes.objects import Object, Objects
-from placement.kubernetes.parts import Parts, in_parts, own_gangs, whole_of
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.translate import Translation, translate
 

@@ -9,7 +9,7 @@ from placement import v1
 from placement.kubernetes.gang_messages import gang_labels
 from placement.kubernetes.gangs import Gang, Key
 from placement.kubernetes.kueue.queues import KueueQueues
-from placement.kubernetes.kueue.use import flavored_queues, held_quotas
+from placement.kubernetes.kueue.quota_use import flavored_queues, held_quotas
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.pods.preemption import says_preemptible

@@ -18,6 +18,7 @@ from placement.kubernetes.gang_messages import GangMessages
 from placement.kubernetes.gangs import Gang, Key
 from placement.kubernetes.grove.expand import Expansion, expand_all
 from placement.kubernetes.grove.pod_gangs import read_pod_gangs
+from placement.kubernetes.joined_gangs import Parts
 from placement.kubernetes.kai.gangs import read_bind_requests, read_kai_gangs, read_topologies
 from placement.kubernetes.koordinator.gangs import read_koordinator_gangs, read_layers
 from placement.kubernetes.koordinator.reservations import Reservations, read_reservations
@@ -32,7 +33,6 @@ from placement.kubernetes.nodes.devices import Devices, read_devices
 from placement.kubernetes.nodes.label_paths import LabelPaths, node_labels
 from placement.kubernetes.nodes.nodes import Surroundings, is_unmanaged, read_nodes
 from placement.kubernetes.objects import Object, Objects
-from placement.kubernetes.parts import Parts
 from placement.kubernetes.pods.budgets import Budget, read_budgets
 from placement.kubernetes.pods.claims.claims import Claims, claim_users, read_claims
 from placement.kubernetes.pods.claims.compute_domains import read_compute_domains

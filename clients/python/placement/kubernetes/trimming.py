@@ -18,7 +18,7 @@ from placement.kubernetes import gang_messages, objects
 from placement.kubernetes.kai.gangs import POD_GROUP as KAI_POD_GROUP
 from placement.kubernetes.koordinator import gangs as koordinator
 from placement.kubernetes.koordinator import reservations
-from placement.kubernetes.kueue import use as kueue_use
+from placement.kubernetes.kueue import quota_use
 from placement.kubernetes.nodes import device_annotations
 from placement.kubernetes.pods import needs
 from placement.kubernetes.pods.podspec import relevant
@@ -42,7 +42,7 @@ _POD_ANNOTATIONS: Final = (
     KAI_POD_GROUP,
     device_annotations.ALLOCATED,
     reservations.USED,
-    kueue_use.WORKLOAD,
+    quota_use.WORKLOAD,
     *advice_marks.PLAIN_GANG,
 )
 _GANG_ANNOTATIONS: Final = (gang_messages.LAST_START,)

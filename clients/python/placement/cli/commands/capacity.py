@@ -74,7 +74,7 @@ def command(
     from placement.cli.failures import wrong_input
     from placement.cli.findings import explanations
     from placement.cli.input.reading import find_gang, read_question, standard_input
-    from placement.kubernetes.spoken_levels import spoken, with_own_levels
+    from placement.kubernetes.level_names import spoken, with_own_levels
     from placement.v1 import ComputeCapacityRequest, FurtherDomains
 
     with asking(service) as asker:

@@ -32,7 +32,7 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
     from placement.cli.findings.explanations import as_data, as_text, say_levels
     from placement.cli.input.reading import find_gang, read_question, standard_input
     from placement.kubernetes import in_parts
-    from placement.kubernetes.spoken_levels import with_own_levels
+    from placement.kubernetes.level_names import with_own_levels
     from placement.v1 import ExplainGangRequest
 
     with asking(service) as asker:

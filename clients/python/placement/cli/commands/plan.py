@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Compute where the pods of all waiting gangs go. Nothing is changed."""
     from placement.cli.input.reading import read_question, standard_input
-    from placement.kubernetes.spoken_levels import as_drawn, spoken_all, with_own_levels
+    from placement.kubernetes.level_names import as_drawn, spoken_all, with_own_levels
 
     # 1. A service to ask. Its own one warms up while the input is read.
     with asking(service) as asker:

@@ -9,7 +9,7 @@ from placement.cli.options.option_values import GangName
 from placement.cli.plan.answer import Json, answer, reason, warnings_as_data
 from placement.cli.words import count, gang_title, node_name, printable
 from placement.kubernetes import Problem
-from placement.kubernetes.spoken_levels import spoken
+from placement.kubernetes.level_names import spoken
 from placement.v1 import (
     Amount,
     ComputeCapacityResponse,

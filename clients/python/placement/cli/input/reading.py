@@ -32,8 +32,8 @@ from placement.kubernetes import (
 )
 from placement.kubernetes.files.bounded_files import read_stream
 from placement.kubernetes.files.loading import files_in
+from placement.kubernetes.level_names import asked_domain, asked_level
 from placement.kubernetes.schema import kinds
-from placement.kubernetes.spoken_levels import asked_domain, asked_level
 from placement.kubernetes.values.reading import At
 from placement.planning import changes
 from placement.planning.levels import levels_of

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from placement.kubernetes.kueue.trees import Member, Quotas, limited
+from placement.kubernetes.kueue.quota_tree import Member, Quotas, limited
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.queues import GPUS, WHOLE, Queue

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from placement.kubernetes.kueue.choice import Choice, Chooser, PodSet, free_gpus, order
+from placement.kubernetes.kueue.flavor_choice import Choice, Chooser, PodSet, free_gpus, order
 from placement.kubernetes.kueue.flavors import requested
 from placement.kubernetes.kueue.kueue import Kueue
-from placement.kubernetes.kueue.use import has_finished, has_quota
+from placement.kubernetes.kueue.quota_use import has_finished, has_quota
 from placement.kubernetes.nodes.label_paths import LabelPaths
 from placement.kubernetes.objects import Object, Objects
 from placement.kubernetes.problems import Diagnostics

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from placement.kubernetes.kueue.flavors import Flavors
 from placement.kubernetes.kueue.queues import KueueQueues, quota_of
-from placement.kubernetes.kueue.use import quotas_of
+from placement.kubernetes.kueue.quota_use import quotas_of
 from placement.kubernetes.objects import Object
 from placement.kubernetes.queues import GPUS, Queue
 from placement.kubernetes.values.reading import At
