@@ -26,7 +26,7 @@ from placement_service.entities.request import BoundPod, PodTemplate, Snapshot
 from placement_service.explain import wording as words
 from placement_service.explain.staying_gangs import Protection, StayingGangs
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.devices.blocks import FREE
+from placement_service.formulation.devices.device_blocks import FREE
 from placement_service.formulation.eviction_rights import (
     EvictionRights,
     GuaranteeLack,

@@ -22,7 +22,6 @@ from dataclasses import replace
 from placement_service.entities.devices import Device
 from placement_service.entities.node import Node
 from placement_service.entities.request import Policy, Snapshot
-from placement_service.formulation.devices.blocks import PLENTY, Blocks
 from placement_service.formulation.devices.boards import (
     board_of,
     left_of,
@@ -30,6 +29,7 @@ from placement_service.formulation.devices.boards import (
     without,
 )
 from placement_service.formulation.devices.columns import Amounts, DeviceColumns, with_columns
+from placement_service.formulation.devices.device_blocks import PLENTY, DeviceBlocks
 from placement_service.formulation.devices.homes import (
     MOST_OWN,
     HomeColumns,
@@ -80,7 +80,7 @@ def with_devices(
         # No pod comes, so it does not matter what those that go leave.
         return opened
     at_home = {pod.want for pods in question.homes.values() for pod in pods}
-    blocks = Blocks(list(question.nodes.values()), question.wants, at_home)
+    blocks = DeviceBlocks(list(question.nodes.values()), question.wants, at_home)
     apart = question.apart
     insists = any(map(question.partitions_count, apart))
     if blocks.exact and not (apart and (insists or in_parts)):
@@ -104,7 +104,7 @@ def with_devices(
 
 
 def _by_count(
-    opened: Prepared, request: Snapshot, question: DeviceQuestion, blocks: Blocks
+    opened: Prepared, request: Snapshot, question: DeviceQuestion, blocks: DeviceBlocks
 ) -> Prepared:
     """Columns where it does not matter which devices running pods have."""
     everything = _counted(blocks)
@@ -128,7 +128,7 @@ def _lacks_devices(request: Snapshot, name: str, question: DeviceQuestion) -> bo
     return free < sum(max(0, node.free(r)) for r in question.policy.gpu_resources)
 
 
-def _counted(blocks: Blocks, nodes: Mapping[str, Node] | None = None) -> DeviceColumns:
+def _counted(blocks: DeviceBlocks, nodes: Mapping[str, Node] | None = None) -> DeviceColumns:
     """Counts; on some nodes they are of these."""
     known = nodes or {}
     return DeviceColumns(
@@ -137,7 +137,7 @@ def _counted(blocks: Blocks, nodes: Mapping[str, Node] | None = None) -> DeviceC
     )
 
 
-def _looser(blocks: Blocks, question: DeviceQuestion) -> DeviceColumns:
+def _looser(blocks: DeviceBlocks, question: DeviceQuestion) -> DeviceColumns:
     """Counts in which a pod takes as much where it runs as anywhere: never more than is lost there.
 
     A pod may run where no block of its size is left, or on devices of several. So a column says
@@ -162,7 +162,7 @@ def _looser(blocks: Blocks, question: DeviceQuestion) -> DeviceColumns:
 
 
 def _beside_homes(
-    opened: Prepared, request: Snapshot, question: DeviceQuestion, blocks: Blocks
+    opened: Prepared, request: Snapshot, question: DeviceQuestion, blocks: DeviceBlocks
 ) -> Prepared:
     everything = HomeColumns(blocks, question.nodes, question.apart, moves=question.moves)
     loose = DeviceColumns(everything.offers, everything.takes)
@@ -314,7 +314,7 @@ def _affordable(columns: float, spent: int, most: int | None) -> bool:
 def _relaxed(question: DeviceQuestion, listings: Listings) -> DeviceColumns:
     """What fits each device by itself, and the partitions that pods of whole devices need."""
     nodes = list(question.nodes.values())
-    wholes = Blocks(nodes, [_unpicky(want) for want in question.wants if want.whole])
+    wholes = DeviceBlocks(nodes, [_unpicky(want) for want in question.wants if want.whole])
     parts = list(dict.fromkeys(_of_one(want) for want in question.wants))
     like = {_like(d): d for node in nodes for d in node.devices}
     alone = {kind: _alone(device) for kind, device in like.items()}

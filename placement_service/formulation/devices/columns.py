@@ -12,7 +12,7 @@ from placement_service.entities.node import Node, Resources
 from placement_service.entities.nodes import KindColumn, Nodes
 from placement_service.entities.request import PodTemplate, Snapshot
 from placement_service.entities.reservations import Reservation
-from placement_service.formulation.devices.blocks import PLENTY
+from placement_service.formulation.devices.device_blocks import PLENTY
 from placement_service.formulation.devices.homes import SetKey
 from placement_service.formulation.devices.question import DeviceQuestion
 from placement_service.formulation.devices.wants import Want, want_of

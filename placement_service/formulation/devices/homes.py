@@ -1,4 +1,4 @@
-"""Blocks that nest, on nodes whose running pods may leave their devices or stay on them.
+"""Blocks of devices, on nodes whose running pods may leave their devices or stay on them.
 
 When all of them are gone a node offers N blocks of a size (`blocks`). A pod that stays
 is on devices of its own: a partition that it touches is lost, and of a GPU that it has a part
@@ -20,8 +20,8 @@ from math import prod
 from typing import NamedTuple
 
 from placement_service.entities.node import Node
-from placement_service.formulation.devices.blocks import PLENTY, Blocks, Cell
 from placement_service.formulation.devices.boards import left_of
+from placement_service.formulation.devices.device_blocks import PLENTY, Cell, DeviceBlocks
 from placement_service.formulation.devices.wants import WHOLE, Load, Want
 
 #: Ways to choose terms that one column of a node may have.
@@ -87,7 +87,7 @@ class HomeColumns:
 
     def __init__(
         self,
-        blocks: Blocks,
+        blocks: DeviceBlocks,
         nodes: Mapping[str, Node],
         homes: Mapping[str, Sequence[HomePod]],
         *,
@@ -145,7 +145,7 @@ class HomeColumns:
         }
 
 
-def _is_ordinary(blocks: Blocks, column: str, ways: _Ways, pods: Iterable[HomePod]) -> bool:
+def _is_ordinary(blocks: DeviceBlocks, column: str, ways: _Ways, pods: Iterable[HomePod]) -> bool:
     """Whether pods that stay take what they would take on any node."""
     if ways.choices > 1:
         return False
@@ -155,7 +155,7 @@ def _is_ordinary(blocks: Blocks, column: str, ways: _Ways, pods: Iterable[HomePo
     return all(taken[pod.key] == blocks.takes(pod.want).get(column, 0) for pod in pods)
 
 
-def ways_to_stay(blocks: Blocks, node: Node, pods: Sequence[HomePod]) -> int | None:
+def ways_to_stay(blocks: DeviceBlocks, node: Node, pods: Sequence[HomePod]) -> int | None:
     """The columns that tell what is left of a node as pods stay; None for too many to tell.
 
     Only the ways in which pods that stay take something else than elsewhere are counted.
@@ -171,7 +171,7 @@ def _numbered(column: str, k: int) -> str:
     return f"{column}, as pods stay ({k + 1})" if k else column
 
 
-def _ways(blocks: Blocks, node: Node, pods: Sequence[HomePod]) -> Iterator[tuple[str, _Ways]]:
+def _ways(blocks: DeviceBlocks, node: Node, pods: Sequence[HomePod]) -> Iterator[tuple[str, _Ways]]:
     left = {d.index: left_of(d) for d in node.devices}
     free = {d: min(load) for d, load in left.items()}
     loads = [(pod, pod.loads(node)) for pod in pods]

@@ -10,8 +10,8 @@ import numpy as np
 
 from placement_service.entities.node import Node
 from placement_service.entities.request import BoundPod, PodGang, PodSet, Policy, Snapshot
-from placement_service.formulation.devices.blocks import gpus_differ, partitions_count
 from placement_service.formulation.devices.boards import without
+from placement_service.formulation.devices.device_blocks import gpus_differ, partitions_count
 from placement_service.formulation.devices.homes import HomePod, SetKey
 from placement_service.formulation.devices.wants import (
     Want,

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from placement_service.entities.node import Node
 from placement_service.entities.reservations import Reservation
-from placement_service.formulation.devices.blocks import PLENTY, could_come
 from placement_service.formulation.devices.boards import Board, boards_of, left_of, state_of
 from placement_service.formulation.devices.columns import Amounts, DeviceColumns
+from placement_service.formulation.devices.device_blocks import PLENTY, could_come
 from placement_service.formulation.devices.homes import HomePod, SetKey
 from placement_service.formulation.devices.patterns import Home, Listings, Situation, columns_of
 from placement_service.formulation.devices.question import DeviceQuestion

@@ -25,7 +25,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import Assignment
-from placement_service.formulation.devices.blocks import could_come, gpus_differ
+from placement_service.formulation.devices.device_blocks import could_come, gpus_differ
 from placement_service.formulation.devices.question import goes_whole
 from placement_service.formulation.devices.wants import requires_partition, want_of, wants_network
 from placement_service.formulation.eviction.ruled_pods import binds_what_comes, divided

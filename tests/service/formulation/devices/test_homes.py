@@ -9,8 +9,8 @@ import pytest
 
 from placement_service.entities.devices import Device
 from placement_service.entities.request import Node
-from placement_service.formulation.devices.blocks import Blocks
 from placement_service.formulation.devices.boards import without
+from placement_service.formulation.devices.device_blocks import DeviceBlocks
 from placement_service.formulation.devices.homes import HomeColumns, HomePod, SetKey, ways_to_stay
 from placement_service.formulation.devices.wants import Want
 from tests.service.boards import board
@@ -40,7 +40,7 @@ def random_homes(rng: random.Random) -> tuple[Node, list[HomePod]]:
 def test_columns_say_what_is_left_beside_those_that_stay(seed: int, moves: bool) -> None:
     rng = random.Random(seed)
     node, pods = random_homes(rng)
-    blocks = Blocks([node], WANTS)
+    blocks = DeviceBlocks([node], WANTS)
     columns = HomeColumns(blocks, {node.name: node}, {node.name: pods}, moves=moves)
     offers = columns.offers(node)
     for number in range(len(pods) + 1):
@@ -76,7 +76,7 @@ def test_too_many_shares_that_go_alone_cannot_be_told_apart() -> None:
     half = Want(1, 500, 500, whole=False)
     node = Node("h0", devices=tuple(Device(i) for i in range(8)))
     pods = [HomePod(SetKey(i, 0, 0), (i // 2,), half, i) for i in range(16)]
-    blocks = Blocks([node], [Want(1)])
+    blocks = DeviceBlocks([node], [Want(1)])
     assert ways_to_stay(blocks, node, pods[:8]) == 2**4
     assert ways_to_stay(blocks, node, pods) is None
     # Of gangs that go whole there is less to tell apart.

@@ -1,4 +1,4 @@
-"""Blocks that nest: what nodes offer and pods take of devices, in closed form.
+"""Blocks of devices that nest: what nodes offer and pods take of devices, in closed form.
 
 A partition of four holds two of two, a GPU of 1000 thousandths two shares of 500. Let F_s be
 how often a block of size s is wholly free on a node. Where sizes divide each other a set of
@@ -75,7 +75,7 @@ class _Layout(NamedTuple):
     honours: bool
 
 
-class Blocks:
+class DeviceBlocks:
     """The columns of a question: pods with these wants come, beside some that may stay."""
 
     def __init__(
