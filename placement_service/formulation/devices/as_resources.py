@@ -2,7 +2,7 @@
 
 Nodes offer, and pods take, amounts of columns that say which pods fit the devices of a node
 together. Where whole GPUs and shares of them are blocks that nest the columns have a closed
-form (`blocks`), also beside running pods that may go and leave the devices that they
+form (`device_blocks`), also beside running pods that may go and leave the devices that they
 have (`homes`). Else what fits is tried out (`patterns`): network devices on the
 switches of GPUs, partitions that overlap, shares that do not divide a GPU.
 

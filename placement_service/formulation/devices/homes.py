@@ -1,6 +1,6 @@
 """Blocks of devices, on nodes whose running pods may leave their devices or stay on them.
 
-When all of them are gone a node offers N blocks of a size (`blocks`). A pod that stays
+When all of them are gone a node offers N blocks of a size (`device_blocks`). A pod that stays
 is on devices of its own: a partition that it touches is lost, and of a GPU that it has a part
 of some of the smaller blocks. What is lost of one place grows with the pods that stay, so it is
 the greatest of some linear terms in them:
@@ -79,7 +79,7 @@ class TooManyWaysError(Exception):
 
 
 class HomeColumns:
-    """The columns of `blocks` where pods may stay; `nodes` are without those that may go.
+    """The columns of `device_blocks` where pods may stay; `nodes` are without those that may go.
 
     A pod that `moves` may come to other nodes, where it takes what all take of blocks of that
     size. So a node has columns of its own for those that stay there.
