@@ -51,7 +51,7 @@ class Rule(ABC):
     #: Whether a domain that is closed to a class stays so, however many pods come.
     closes_for_good: ClassVar[bool] = False
 
-    #: Whether bounds are hardly weaker without it: hardly anything is kept out by it.
+    #: Whether it keeps hardly anything out, so that bounds are hardly weaker without it.
     hardly_binds: ClassVar[bool] = False
 
     level: LevelIdx
