@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from placement.kubernetes.gangs import BASE_POD_GANG
@@ -147,7 +148,8 @@ def expand_all(objects: Objects) -> Expansion:
                 )
             )
         taken = {gang.key for gang in (*objects.pod_gangs, *gangs)}
-        for gang, members in _gangs(clique_set, levels):
+        every = (_Replica(clique_set, levels, i).gangs() for i in range(clique_set.replicas))
+        for gang, members in chain.from_iterable(every):
             made = _object(one, gang)
             if made.key in taken:
                 problems.append(one.problem("", f"needs the name of {made}, which is taken"))
@@ -195,14 +197,20 @@ class _PodClique:
 _Made = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
-def _gangs(whole: CliqueSet, levels: Levels) -> Iterator[_Made]:
-    """Every PodGang of a set with its pods, each base before its scaled ones."""
-    for replica in range(whole.replicas):
-        base = f"{whole.object.name}-{replica}"
+class _Replica:
+    """One replica of a PodCliqueSet, as the PodGangs and pods that Grove makes of it."""
+
+    def __init__(self, whole: CliqueSet, levels: Levels, number: int) -> None:
+        self._whole, self._levels, self._number = whole, levels, number
+        self._name = f"{whole.object.name}-{number}"
+
+    def gangs(self) -> Iterator[_Made]:
+        """Every PodGang with its pods, the base before its scaled ones."""
+        base, whole = self._name, self._whole
         cliques = [_PodClique(f"{base}-{c.name}", c) for c in whole.standalone]
         configs = []
         for group in whole.scaling_groups:
-            pack = _pack(whole, levels, group.constraint)
+            pack = self._pack(group.constraint)
             for index in range(group.min_available):
                 members = _scaled_cliques(base, group, index)
                 cliques += members
@@ -215,13 +223,10 @@ def _gangs(whole: CliqueSet, levels: Levels) -> Iterator[_Made]:
                             **({"topologyConstraint": pack} if pack else {}),
                         }
                     )
-        yield _gang(whole, levels, replica, base, "", cliques, whole.constraint, configs)
+        yield self._gang(base, "", cliques, whole.constraint, configs)
         for group in whole.scaling_groups:
             for index in range(group.min_available, group.replicas):
-                yield _gang(
-                    whole,
-                    levels,
-                    replica,
+                yield self._gang(
                     f"{base}-{group.name}-{index - group.min_available}",
                     base,
                     _scaled_cliques(base, group, index),
@@ -229,178 +234,170 @@ def _gangs(whole: CliqueSet, levels: Levels) -> Iterator[_Made]:
                     [],
                 )
 
+    def _gang(
+        self,
+        name: str,
+        base: str,
+        cliques: list[_PodClique],
+        constraint: Constraint,
+        configs: list[dict[str, Any]],
+    ) -> _Made:
+        whole = self._whole
+        namespace = whole.object.namespace
+        groups = []
+        pods = []
+        for podclique in cliques:
+            members = [
+                self._pod(name, base, podclique, index)
+                for index in range(podclique.clique.replicas)
+            ]
+            pods += members
+            group: dict[str, Any] = {
+                "name": podclique.name,
+                "minReplicas": podclique.clique.min_available,
+                "podReferences": [
+                    {"namespace": namespace, "name": member["metadata"]["name"]}
+                    for member in members
+                ],
+            }
+            if pack := self._pack(podclique.clique.constraint):
+                group["topologyConstraint"] = pack
+            groups.append(group)
+        spec: dict[str, Any] = {"podgroups": groups}
+        if pack := self._pack(constraint):
+            spec["topologyConstraint"] = pack
+        if configs:
+            spec["topologyConstraintGroupConfigs"] = configs
+        if whole.priority_class:
+            spec["priorityClassName"] = whole.priority_class
+        packed = [constraint, *(podclique.clique.constraint for podclique in cliques)]
+        packed += [podclique.group.constraint for podclique in cliques if podclique.group]
+        has_pack = any("topologyConstraint" in part for part in (spec, *groups, *configs))
+        topology = next((c.topology for c in packed if c and c.topology), "") or self._levels.only
+        scheduler = (
+            At(cliques[0].clique.pod_spec, {}).get("schedulerName").text() if cliques else ""
+        )
+        gang = {
+            "apiVersion": "scheduler.grove.io/v1alpha1",
+            "kind": POD_GANG,
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": {
+                    **whole.labels,
+                    "app.kubernetes.io/managed-by": "grove-operator",
+                    _PART_OF: whole.object.name,
+                    "app.kubernetes.io/component": "podgang",
+                    "grove.io/scheduler-name": _PROFILES.get(scheduler, _DEFAULT_PROFILE),
+                },
+                **({"annotations": {_TOPOLOGY_NAME: topology}} if has_pack and topology else {}),
+            },
+            "spec": spec,
+            "status": {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "Initialized",
+                        "status": "True",
+                        "reason": "PodGangPodsCreated",
+                        "message": "PodGang is fully initialized",
+                    }
+                ],
+            },
+        }
+        return gang, pods
+
+    def _pack(self, constraint: Constraint) -> dict[str, Any]:
+        """A topologyConstraint with labels in place of domains; empty when nothing is left."""
+        domains = {"required": constraint.required, "preferred": constraint.preferred}
+        topology = constraint.topology
+        keys = {
+            strength: self._levels.key(self._whole.object, topology, domain)
+            for strength, domain in domains.items()
+            if domain
+        }
+        kept = {strength: key for strength, key in keys.items() if key}
+        return {"packConstraint": kept} if kept else {}
+
+    def _pod(self, gang: str, base: str, podclique: _PodClique, index: int) -> dict[str, Any]:
+        clique, group = podclique.clique, podclique.group
+        name = f"{podclique.name}-{index}"
+        labels = {
+            **clique.labels,
+            "app.kubernetes.io/managed-by": "grove-operator",
+            _PART_OF: self._whole.object.name,
+            "app.kubernetes.io/name": podclique.name,
+            "app.kubernetes.io/component": "pcsg-podclique" if group else "pcs-podclique",
+            "grove.io/podclique": podclique.name,
+            "grove.io/podgang": gang,
+            "grove.io/podcliqueset-replica-index": str(self._number),
+            "grove.io/podclique-pod-index": str(index),
+        }
+        if group:
+            labels["grove.io/podcliquescalinggroup"] = f"{self._name}-{group.name}"
+            labels["grove.io/podcliquescalinggroup-replica-index"] = str(podclique.scaling_replica)
+        if base:
+            labels[BASE_POD_GANG] = base
+        metadata: dict[str, Any] = {
+            "name": name,
+            "namespace": self._whole.object.namespace,
+            "labels": labels,
+        }
+        if clique.annotations:
+            metadata["annotations"] = dict(clique.annotations)
+        spec = {
+            **clique.pod_spec,
+            "hostname": name,
+            "subdomain": self._name,
+        }
+        # Grove sets its own gate and removes it again.
+        spec.pop("schedulingGates", None)
+        claims = self._shared_claims(podclique, index)
+        mnnvl = self._mnnvl_claim(podclique)
+        if claims or mnnvl:
+            own = spec.get("resourceClaims")
+            spec["resourceClaims"] = [*(own if isinstance(own, list) else ()), *claims, *mnnvl]
+            spec["containers"] = [
+                _with_claims(container, [*claims, *(mnnvl if _gpus_of(container) else ())])
+                for container in At(clique.pod_spec, {}).get("containers").items()
+            ]
+        return {"apiVersion": "v1", "kind": POD, "metadata": metadata, "spec": spec}
+
+    def _shared_claims(self, podclique: _PodClique, index: int) -> list[dict[str, str]]:
+        """The claims that a pod shares with others: those of its set, of its scaling group, and of
+        its clique; in each case those of all replicas first.
+        """
+        clique, group = podclique.clique, podclique.group
+        names = []
+        for claim in _wide_first(self._whole.claims):
+            everyone = not claim.cliques and not claim.scaling_groups
+            in_group = group is not None and group.name in claim.scaling_groups
+            if everyone or in_group or (group is None and clique.name in claim.cliques):
+                names.append(_claim_name(claim, self._whole.object.name, self._number))
+        if group:
+            owner = f"{self._name}-{group.name}"
+            names += [
+                _claim_name(claim, owner, podclique.scaling_replica)
+                for claim in _wide_first(group.claims)
+                if not claim.cliques or clique.name in claim.cliques
+            ]
+        names += [_claim_name(claim, podclique.name, index) for claim in _wide_first(clique.claims)]
+        return [{"name": name, "resourceClaimName": name} for name in names]
+
+    def _mnnvl_claim(self, podclique: _PodClique) -> list[dict[str, str]]:
+        """The claim of an NVLink domain that spans nodes, where the pod asks for GPUs and one."""
+        clique, group = podclique.clique, podclique.group
+        asked = (clique.mnnvl_group, group.mnnvl_group if group else None, self._whole.mnnvl_group)
+        nearest = next((g for g in asked if g is not None), _NO_MNNVL)
+        if nearest == _NO_MNNVL or not _asks_for_gpus(clique):
+            return []
+        template = f"{self._name}-{nearest}"
+        return [{"name": GROVE_CLAIM, "resourceClaimTemplateName": template}]
+
 
 def _scaled_cliques(base: str, group: ScalingGroup, index: int) -> list[_PodClique]:
     prefix = f"{base}-{group.name}-{index}"
     return [_PodClique(f"{prefix}-{c.name}", c, group, index) for c in group.cliques]
-
-
-def _gang(
-    whole: CliqueSet,
-    levels: Levels,
-    replica: int,
-    name: str,
-    base: str,
-    cliques: list[_PodClique],
-    constraint: Constraint,
-    configs: list[dict[str, Any]],
-) -> _Made:
-    namespace = whole.object.namespace
-    groups = []
-    pods = []
-    for podclique in cliques:
-        members = [
-            _pod(whole, replica, name, base, podclique, index)
-            for index in range(podclique.clique.replicas)
-        ]
-        pods += members
-        group: dict[str, Any] = {
-            "name": podclique.name,
-            "minReplicas": podclique.clique.min_available,
-            "podReferences": [
-                {"namespace": namespace, "name": member["metadata"]["name"]} for member in members
-            ],
-        }
-        if pack := _pack(whole, levels, podclique.clique.constraint):
-            group["topologyConstraint"] = pack
-        groups.append(group)
-    spec: dict[str, Any] = {"podgroups": groups}
-    if pack := _pack(whole, levels, constraint):
-        spec["topologyConstraint"] = pack
-    if configs:
-        spec["topologyConstraintGroupConfigs"] = configs
-    if whole.priority_class:
-        spec["priorityClassName"] = whole.priority_class
-    packed = [constraint, *(podclique.clique.constraint for podclique in cliques)]
-    packed += [podclique.group.constraint for podclique in cliques if podclique.group]
-    has_pack = any("topologyConstraint" in part for part in (spec, *groups, *configs))
-    topology = next((c.topology for c in packed if c and c.topology), "") or levels.only
-    scheduler = At(cliques[0].clique.pod_spec, {}).get("schedulerName").text() if cliques else ""
-    gang = {
-        "apiVersion": "scheduler.grove.io/v1alpha1",
-        "kind": POD_GANG,
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {
-                **whole.labels,
-                "app.kubernetes.io/managed-by": "grove-operator",
-                _PART_OF: whole.object.name,
-                "app.kubernetes.io/component": "podgang",
-                "grove.io/scheduler-name": _PROFILES.get(scheduler, _DEFAULT_PROFILE),
-            },
-            **({"annotations": {_TOPOLOGY_NAME: topology}} if has_pack and topology else {}),
-        },
-        "spec": spec,
-        "status": {
-            "phase": "Pending",
-            "conditions": [
-                {
-                    "type": "Initialized",
-                    "status": "True",
-                    "reason": "PodGangPodsCreated",
-                    "message": "PodGang is fully initialized",
-                }
-            ],
-        },
-    }
-    return gang, pods
-
-
-def _pack(whole: CliqueSet, levels: Levels, constraint: Constraint) -> dict[str, Any]:
-    """A topologyConstraint with labels in place of domains; empty when nothing is left of it."""
-    domains = {"required": constraint.required, "preferred": constraint.preferred}
-    topology = constraint.topology
-    keys = {
-        strength: levels.key(whole.object, topology, domain)
-        for strength, domain in domains.items()
-        if domain
-    }
-    kept = {strength: key for strength, key in keys.items() if key}
-    return {"packConstraint": kept} if kept else {}
-
-
-def _pod(
-    whole: CliqueSet, replica: int, gang: str, base: str, podclique: _PodClique, index: int
-) -> dict[str, Any]:
-    clique, group = podclique.clique, podclique.group
-    name = f"{podclique.name}-{index}"
-    labels = {
-        **clique.labels,
-        "app.kubernetes.io/managed-by": "grove-operator",
-        _PART_OF: whole.object.name,
-        "app.kubernetes.io/name": podclique.name,
-        "app.kubernetes.io/component": "pcsg-podclique" if group else "pcs-podclique",
-        "grove.io/podclique": podclique.name,
-        "grove.io/podgang": gang,
-        "grove.io/podcliqueset-replica-index": str(replica),
-        "grove.io/podclique-pod-index": str(index),
-    }
-    if group:
-        labels["grove.io/podcliquescalinggroup"] = f"{whole.object.name}-{replica}-{group.name}"
-        labels["grove.io/podcliquescalinggroup-replica-index"] = str(podclique.scaling_replica)
-    if base:
-        labels[BASE_POD_GANG] = base
-    metadata: dict[str, Any] = {
-        "name": name,
-        "namespace": whole.object.namespace,
-        "labels": labels,
-    }
-    if clique.annotations:
-        metadata["annotations"] = dict(clique.annotations)
-    spec = {
-        **clique.pod_spec,
-        "hostname": name,
-        "subdomain": f"{whole.object.name}-{replica}",
-    }
-    # Grove sets its own gate and removes it again.
-    spec.pop("schedulingGates", None)
-    claims = _shared_claims(whole, replica, podclique, index)
-    mnnvl = _mnnvl_claim(whole, replica, podclique)
-    if claims or mnnvl:
-        own = spec.get("resourceClaims")
-        spec["resourceClaims"] = [*(own if isinstance(own, list) else ()), *claims, *mnnvl]
-        spec["containers"] = [
-            _with_claims(container, [*claims, *(mnnvl if _gpus_of(container) else ())])
-            for container in At(clique.pod_spec, {}).get("containers").items()
-        ]
-    return {"apiVersion": "v1", "kind": POD, "metadata": metadata, "spec": spec}
-
-
-def _shared_claims(
-    whole: CliqueSet, replica: int, podclique: _PodClique, index: int
-) -> list[dict[str, str]]:
-    """The claims that a pod shares with others: those of its set, of its scaling group, and of its
-    clique; in each case those of all replicas first.
-    """
-    clique, group = podclique.clique, podclique.group
-    set_name = whole.object.name
-    names = []
-    for claim in _wide_first(whole.claims):
-        everyone = not claim.cliques and not claim.scaling_groups
-        in_group = group is not None and group.name in claim.scaling_groups
-        if everyone or in_group or (group is None and clique.name in claim.cliques):
-            names.append(_claim_name(claim, set_name, replica))
-    if group:
-        owner = f"{set_name}-{replica}-{group.name}"
-        names += [
-            _claim_name(claim, owner, podclique.scaling_replica)
-            for claim in _wide_first(group.claims)
-            if not claim.cliques or clique.name in claim.cliques
-        ]
-    names += [_claim_name(claim, podclique.name, index) for claim in _wide_first(clique.claims)]
-    return [{"name": name, "resourceClaimName": name} for name in names]
-
-
-def _mnnvl_claim(whole: CliqueSet, replica: int, podclique: _PodClique) -> list[dict[str, str]]:
-    """The claim of an NVLink domain that spans nodes, where the pod asks for GPUs and one."""
-    clique, group = podclique.clique, podclique.group
-    asked = (clique.mnnvl_group, group.mnnvl_group if group else None, whole.mnnvl_group)
-    nearest = next((g for g in asked if g is not None), _NO_MNNVL)
-    if nearest == _NO_MNNVL or not _asks_for_gpus(clique):
-        return []
-    template = f"{whole.object.name}-{replica}-{nearest}"
-    return [{"name": GROVE_CLAIM, "resourceClaimTemplateName": template}]
 
 
 def _wide_first(claims: Iterable[SharedClaim]) -> list[SharedClaim]:
