@@ -122,6 +122,28 @@ def test_a_service_behind_tls_is_asked_by_those_with_a_certificate(
         missing = run(*ask, *own, "--tls-key", "missing.key")
         assert missing.returncode == 2
         assert "missing.key" in missing.stderr
+        unknown = run(*ask)
+        assert unknown.returncode == 3
+        assert "something listens there: it may want --tls-certificate" in unknown.stderr
+        plain = run(*(one for one in ask if one not in ("--tls-ca", authority)))
+        assert plain.returncode == 3
+        assert plain.stderr.endswith("something listens there: if it speaks TLS, give --tls-ca\n")
+
+
+def test_wrong_files_for_tls_are_wrong_input(call: Call, cluster: str, tmp_path: Path) -> None:
+    issue(tmp_path, "one", "other")
+    ask = ("plan", "-f", cluster, "--server", "localhost:1")
+    done = call(*ask, "--tls-ca", cluster)
+    said = f"placementctl: {cluster}: cannot be read: holds no certificate in PEM\n"
+    assert (done.returncode, done.stderr) == (2, said)
+    own, key = tmp_path / "one.crt", tmp_path / "other.key"
+    identity = ("--tls-certificate", str(own), "--tls-key", str(key))
+    done = call(*ask, "--tls-ca", str(tmp_path / "ca.crt"), *identity)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"placementctl: {key}: cannot be read: "
+        f"holds no key in PEM without passphrase that belongs to {own}\n"
+    )
 
 
 # --- answers ----------------------------------------------------------------------------------

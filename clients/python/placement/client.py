@@ -21,6 +21,7 @@ from placement.failures import failure_on
 from placement.local_snapshot import LocalSnapshot
 from placement.sessions import Session
 from placement.streams import EventStream, SteeredStream
+from placement.tls_files import read_authorities, read_identity
 from placement.v1 import (
     ComputeCapacityRequest,
     ComputeCapacityResponse,
@@ -105,14 +106,16 @@ def tls(
     """Credentials for a service whose certificate is signed by an authority in ``ca``.
 
     With ``certificate`` and ``key`` the client identifies itself (mutual TLS). All are PEM
-    files. Raises OSError when one cannot be read, ValueError when one of the pair is missing.
+    files. Raises OSError when one cannot be read or holds something else, ValueError when one of
+    the pair is missing.
     """
     if (certificate is None) != (key is None):
         raise ValueError("certificate and key belong together")
+    chain, private = None, None
+    if certificate is not None and key is not None:
+        chain, private = read_identity(certificate, key)
     return grpc.ssl_channel_credentials(
-        root_certificates=Path(ca).read_bytes(),
-        private_key=None if key is None else Path(key).read_bytes(),
-        certificate_chain=None if certificate is None else Path(certificate).read_bytes(),
+        root_certificates=read_authorities(ca), private_key=private, certificate_chain=chain
     )
 
 

@@ -14,11 +14,19 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from google.protobuf.message import Message
 
 from placement.cli.asking.embedded import StartError, serving
+from placement.cli.asking.listening import listens
 from placement.cli.failures import complain, no_answer, wrong_input
 from placement.cli.options.options import Service
 from placement.cli.words import verdict
 from placement.client import PlacementClient, tls
-from placement.errors import BusyError, DeadlineTooShortError, InvalidRequestError, PlacementError
+from placement.errors import (
+    BusyError,
+    DeadlineTooShortError,
+    DrainingError,
+    InvalidRequestError,
+    PlacementError,
+    UnavailableError,
+)
 from placement.planning.planner import OutOfTime
 from placement.streams import SteeredStream
 from placement.v1 import (
@@ -235,7 +243,22 @@ class Asker:
             name = error.code.name.replace("_", " ").lower()
             where = f" at {self._service.server}" if self._service.server else ""
             message = f"the service{where} could not answer: {name}: {error.message}"
-            raise no_answer(message) from error
+            raise no_answer(message + self._hint(error)) from error
+
+    def _hint(self, error: PlacementError) -> str:
+        """What may be wrong where no server was reached. gRPC tells of the last address that it
+        tried, and little of what it met there."""
+        is_lost = isinstance(error, UnavailableError) and not isinstance(error, DrainingError)
+        if not (is_lost and self._service.server and listens(self._service.server)):
+            return ""
+        if not self._service.tls_ca:
+            return "; something listens there: if it speaks TLS, give --tls-ca"
+        if not self._service.tls_certificate:
+            return (
+                "; something listens there: it may want --tls-certificate, have another authority,"
+                " or speak no TLS"
+            )
+        return "; something listens there: it may know another authority, or speak no TLS"
 
 
 @contextmanager
