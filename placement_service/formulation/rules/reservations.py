@@ -381,7 +381,8 @@ class _Formulation:
         """Whether a pod finds in one of them all that it would otherwise take of another."""
         held = {resource for r in reservations for resource in r.held}
         asked = [
-            (s, max(self.templates[c].requests.get(s, 0) for c in owners)) for s in sorted(held)
+            (s, max((self.templates[c].requests.get(s, 0) for c in owners), default=0))
+            for s in sorted(held)
         ]
         return all(most <= r.held.get(s, 0) for r in reservations for s, most in asked)
 

@@ -467,3 +467,10 @@ def test_reservations_for_one_pod_each_keep_nobody_out_who_finds_all_in_any_of_t
     snapshot, policy = scenario.snapshot(), scenario.policy
     assert not formulate(snapshot, policy).rules
     assert solve(snapshot, policy)[-1].tiers[0].value == 8
+
+
+def test_several_for_one_pod_each_keep_out_who_may_use_none_of_them() -> None:
+    """Nobody who waits owns any of them."""
+    scenario = Scenario("x1=8").hold("one", "x1", 2, "absent", allocate_once=True)
+    scenario = scenario.hold("other", "x1", 2, "absent", allocate_once=True)
+    scenario.gang("a", pods=1, gpus=4).gang("b", pods=1, gpus=4).place().expect(admitted=4)
