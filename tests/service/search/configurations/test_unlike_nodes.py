@@ -121,7 +121,11 @@ def test_gangs_are_left_out_of_blocks_only_after_configurations(
     again: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(BlockGuess, "strict", lambda guess, tries: setattr(guess, "failed", True))
+
+    def fail(guess: BlockGuess, tries: int, *, brief: bool = False) -> None:
+        guess.failed = True
+
+    monkeypatch.setattr(BlockGuess, "strict", fail)
     monkeypatch.setattr(BlockGuess, "torn_by_and_by", lambda guess: asked.append(True))
     if not told:
         monkeypatch.setattr(assign_stage, "tells_more", lambda state: False)
