@@ -19,7 +19,7 @@ no device (see `compute_domains`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -103,71 +103,88 @@ class Claims:
         self, namespace: str, uses: Iterable[ClaimUse], made: Mapping[str, str], *, runs: bool
     ) -> ClaimNeeds:
         """What the claims of a pod ask for; `made` are the claims made for it, by name in it."""
-        domains: dict[str, None] = {}
-        requests: dict[str, int] = {}
-        held: dict[str, int] = {}
-        nodes: v1.NodeSelector | None = None
-        unsupported: list[str] = []
-        unknown = ""
+        found = _Sum()
         for use in uses:
             if domain := self._domains.of(namespace, use):
-                domains[domain] = None
-                continue
-            name = use.claim or made.get(use.name, "")
-            claim = self._claims.get((namespace, name)) if name else None
-            where = f"spec.resourceClaims[{use.name}]"
-            is_known = claim is not None and claim.devices is not None
-            if (
-                claim is not None
-                and claim.devices is not None
-                and not (runs and claim.is_of_one_pod)
-            ):
-                if claim.is_of_one_pod:
-                    _add(requests, (r for d in claim.devices for r in self._of_device(d)))
-                if nodes is not None and claim.nodes is not None and claim.nodes != nodes:
-                    unsupported.append(f"{where}: its claims are allocated in different places")
-                nodes = nodes or claim.nodes
-                continue
-            spec = claim.spec if claim is not None else self._template(namespace, use)
-            if spec is None:
-                unsupported.append(f"{where}: {use.claim or use.template} is not in the input")
-                unknown = unknown or where
-                continue
-            if claim is not None and claim.devices is not None:
-                _add(held, (r for d in claim.devices for r in self._of_device(d)))
-            refused = spec.refused or next(
-                (
-                    self._resources.refused[k]
-                    for k, _ in spec.counts
-                    if k in self._resources.refused
-                ),
-                "",
-            )
-            if refused:
-                unsupported.append(f"{where}: {refused}")
-                unknown = unknown if is_known else unknown or where
-                continue
-            for kind, count in spec.counts:
-                taken = self._resources.of_kind.get(kind, ())
-                _add(requests, taken, count)
-                if not is_known:
-                    _add(held, taken, count)
-        if len(domains) > 1:
-            unsupported.append(f"spec.resourceClaims: several ComputeDomains: {', '.join(domains)}")
+                found.domains[domain] = None
+            else:
+                name = use.claim or made.get(use.name, "")
+                claim = self._claims.get((namespace, name)) if name else None
+                where = f"spec.resourceClaims[{use.name}]"
+                if claim is None:
+                    self._add_template(found, where, namespace, use)
+                elif claim.devices is None:
+                    self._add_spec(found, where, claim.spec)
+                elif runs and claim.is_of_one_pod:
+                    _add(found.held, self._of_devices(claim.devices))
+                    self._add_spec(found, where, claim.spec, is_held=False)
+                else:
+                    if claim.is_of_one_pod:
+                        _add(found.requests, self._of_devices(claim.devices))
+                    found.tie(where, claim.nodes)
+        return found.needs()
+
+    def _add_template(self, found: _Sum, where: str, namespace: str, use: ClaimUse) -> None:
+        """A claim that is yet to be made."""
+        spec = self._templates.get((namespace, use.template)) if use.template else None
+        if spec is None:
+            found.refuse(where, f"{use.claim or use.template} is not in the input")
+        else:
+            self._add_spec(found, where, spec)
+
+    def _add_spec(self, found: _Sum, where: str, spec: _Spec, *, is_held: bool = True) -> None:
+        """What a claim asks for, which a running pod holds unless it is known what it has."""
+        of_kind, closed = self._resources.of_kind, self._resources.refused
+        refused = spec.refused or next((closed[k] for k, _ in spec.counts if k in closed), "")
+        if refused:
+            found.refuse(where, refused, is_known=not is_held)
+            return
+        for kind, count in spec.counts:
+            _add(found.requests, of_kind.get(kind, ()), count)
+            if is_held:
+                _add(found.held, of_kind.get(kind, ()), count)
+
+    def _of_devices(self, devices: Iterable[DeviceId]) -> Iterator[str]:
+        return (r for device in devices for r in self._resources.of_device.get(device, ()))
+
+
+class _Sum:
+    """The claims of one pod, added up."""
+
+    def __init__(self) -> None:
+        self.domains: dict[str, None] = {}
+        self.requests: dict[str, int] = {}
+        self.held: dict[str, int] = {}
+        self._nodes: v1.NodeSelector | None = None
+        self._unsupported: list[str] = []
+        self._unknown = ""
+
+    def refuse(self, where: str, why: str, *, is_known: bool = False) -> None:
+        """Notes a claim that cannot be honoured, and whether it is known what a pod holds by it."""
+        self._unsupported.append(f"{where}: {why}")
+        if not is_known:
+            self._unknown = self._unknown or where
+
+    def tie(self, where: str, nodes: v1.NodeSelector | None) -> None:
+        """Ties the pod to the nodes of an allocated claim."""
+        if self._nodes is not None and nodes is not None and nodes != self._nodes:
+            self._unsupported.append(f"{where}: its claims are allocated in different places")
+        self._nodes = self._nodes or nodes
+
+    def needs(self) -> ClaimNeeds:
+        """All of it."""
+        unsupported = self._unsupported
+        if len(self.domains) > 1:
+            several = f"several ComputeDomains: {', '.join(self.domains)}"
+            unsupported = [*unsupported, f"spec.resourceClaims: {several}"]
         return ClaimNeeds(
-            next(iter(domains), ""),
-            requests,
-            None if held == requests else held,
-            nodes,
+            next(iter(self.domains), ""),
+            self.requests,
+            None if self.held == self.requests else self.held,
+            self._nodes,
             tuple(unsupported),
-            unknown,
+            self._unknown,
         )
-
-    def _of_device(self, device: DeviceId) -> tuple[str, ...]:
-        return self._resources.of_device.get(device, ())
-
-    def _template(self, namespace: str, use: ClaimUse) -> _Spec | None:
-        return self._templates.get((namespace, use.template)) if use.template else None
 
 
 def _add(total: dict[str, int], resources: Iterable[str], count: int = 1) -> None:
