@@ -254,6 +254,8 @@ def test_unknown_kinds_are_named_once_with_their_number() -> None:
 
 def test_a_kind_in_another_spelling_is_answered_with_the_right_one() -> None:
     assert [meant("v1", name) for name in ("pod", "Pods", "Service")] == ["Pod", "Pod", ""]
+    assert meant("grove.io/v1alpha1", "PodCliqeSet") == "PodCliqueSet"
+    assert meant("kueue.x-k8s.io/v1beta1", "ClusterQueu") == "ClusterQueue"
     # Such objects come with others of the same groups.
     assert meant("grove.io/v1alpha1", "PodClique") == ""
     assert meant("batch/v1", "CronJob") == ""

@@ -118,5 +118,9 @@ def meant(api_version: object, name: object) -> str:
     for kind in KINDS:
         if kind.group == group and kind.name.lower().removesuffix("s") == spelled:
             return kind.name
+    # So near that it is no other kind of the group, as PodClique is.
+    of_group = [kind.name for kind in KINDS if kind.group == group]
+    if names := get_close_matches(str(name)[:60], of_group, n=1, cutoff=0.9):
+        return names[0]
     groups = get_close_matches(group, [k.group for k in KINDS if k.name == name], n=1, cutoff=0.8)
     return f"{name} of {groups[0]}" if groups else ""
