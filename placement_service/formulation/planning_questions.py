@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.devices.wants import Load
 from placement_service.formulation.problem import Problem
 
 
@@ -61,6 +62,38 @@ class Closed(NamedTuple):
     pods: int
 
 
+class OnDevice(NamedTuple):
+    """What a leaver gives back of a device each time, in thousandths of it; devices are known by
+    their place on the node.
+    """
+
+    leaver: int
+    device: int
+    compute: int
+    memory: int
+
+
+class DeviceWant(NamedTuple):
+    """A unit of a demand, or so many `units` that stay where `demand` is -1, takes `number`
+    different devices, of each its load, or one of the `partitions` if there are any to choose from.
+    """
+
+    demand: int
+    units: int
+    number: int
+    loads: tuple[Load, ...]
+    partitions: tuple[tuple[int, ...], ...] | None
+
+
+class Devices(NamedTuple):
+    """The devices of a node: what is left of each before anybody leaves."""
+
+    node: int
+    left: tuple[Load, ...]
+    given: tuple[OnDevice, ...]
+    wants: tuple[DeviceWant, ...]
+
+
 class QueueRoom(NamedTuple):
     """One resource of a queue: what a unit of each demand takes [D], what is left before anybody
     leaves, below zero where more runs than the limit, and what leavers give back.
@@ -91,8 +124,9 @@ class EvictionQuestion:
 
     N nodes, D demands, R resources. `free[N, R]` is left before anybody leaves, `request[D, R]`
     is what a unit takes, `eligible[D, N]` where it may run, on some nodes only
-    once they are not `closed` any longer. `queues` have to have room, too. The sets in `forbidden`,
-    leavers with the times that they leave, are not chosen again.
+    once they are not `closed` any longer. `queues` have to have room, too, and so have `devices` of
+    nodes where it matters which of them come free. The sets in `forbidden`, leavers with the times
+    that they leave, are not chosen again.
     """
 
     free: Ints
@@ -105,6 +139,7 @@ class EvictionQuestion:
     limits: tuple[Together, ...]
     queues: tuple[QueueRoom, ...] = ()
     closed: tuple[Closed, ...] = ()
+    devices: tuple[Devices, ...] = ()
     forbidden: tuple[tuple[int, ...], ...] = ()
 
 

@@ -17,9 +17,11 @@ import numpy as np
 from placement_service.entities.planning import Evict
 from placement_service.entities.request import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodTemplate
 from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.devices.wants import Want, want_of
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.planning_questions import (
+    Devices,
     EvictionAnswer,
     EvictionQuestion,
     OneDomain,
@@ -30,6 +32,7 @@ from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules.host_ports import is_host_port
 from placement_service.planning import changes
 from placement_service.planning.closing import Kind, closed
+from placement_service.planning.freed_devices import freed_devices
 from placement_service.planning.leavers import Leavers
 from placement_service.planning.remedy_case import Case, Fit
 
@@ -47,6 +50,9 @@ _SHARE: Final = 0.6
 #: Up to so many pairs of a demand and a node several gangs are asked for together. With more, no
 #: proof is found in time.
 _MOST_CHOICES: Final = 10_000
+
+#: Up to so many devices, for each demand that wants some, it is asked which of them come free.
+_MOST_DEVICES: Final = 20_000
 
 
 def evict(case: Case) -> Iterator[Evict]:
@@ -230,7 +236,6 @@ def _question(
 ) -> EvictionQuestion:
     """The question which leavers must leave so that some gangs fit together into what is free, and
     into what their queues have left beside the plan that `stays`.
-
     """
     problem = case.here.problem
     classes: list[int] = []
@@ -247,18 +252,20 @@ def _question(
                 domain = problem.levels[scope.required].domain
                 pinned = np.where(domain == scope.pin, domain, -1) if scope.pin >= 0 else domain
                 scopes.append(OneDomain(tuple(first + d for d in scope.demands), pinned))
-    request = problem.request[classes]
+    request, able = problem.request[classes], emptied.eligible[classes]
+    plan = stays or {}
     return EvictionQuestion(
         free=free + emptied.ports,
         request=request,
-        eligible=emptied.eligible[classes],
+        eligible=able,
         amounts=_freed(problem, leavers, request.max(axis=0) * sum(one.units for one in needs)),
         needs=tuple(needs),
         scopes=tuple(scopes),
         leavers=tuple(leavers.leavers),
         limits=tuple(leavers.limits),
-        queues=tuple(_queues(case, leavers, gangs, stays or {})),
+        queues=tuple(_queues(case, leavers, gangs, plan)),
         closed=tuple(closed(leavers, [kinds for gang in gangs for kinds in _kinds(case, gang)])),
+        devices=_devices(case, leavers, gangs, able, plan),
     )
 
 
@@ -268,6 +275,31 @@ def _kinds(case: Case, gang: Gang) -> Iterator[Sequence[Kind]]:
     for demand in gang.demands:
         sets = (source.groups[m.group].pod_sets[m.pod_set] for m in demand.members)
         yield [Kind(source.namespace, one.template) for one in sets]
+
+
+def _devices(
+    case: Case, leavers: Leavers, gangs: Sequence[Gang], able: Bools, stays: Plan
+) -> tuple[Devices, ...]:
+    """The devices that leavers give back, beside the plan that stays; none where they are many."""
+
+    def wants(gang: Gang) -> list[Want | None]:
+        # What pods of a demand do not all want is left out.
+        found = [{want_of(one.template, case.policy) for one in of} for of in _kinds(case, gang)]
+        alone = [all(member.pods == 1 for member in d.members) for d in gang.demands]
+        return [
+            next(iter(mine)) if len(mine) == 1 and each else None
+            for mine, each in zip(found, alone, strict=True)
+        ]
+
+    staying: dict[int, list[tuple[Want, int]]] = {}
+    for index, units in stays.items():
+        of = wants(case.here.problem.gangs[index])
+        for one in units:
+            if (want := of[one.demand]) is not None:
+                staying.setdefault(one.node, []).append((want, one.units))
+    every = [want for gang in gangs for want in wants(gang)]
+    found = tuple(freed_devices(leavers, case.policy, every, able, staying))
+    return found if sum(len(one.left) * len(one.wants) for one in found) <= _MOST_DEVICES else ()
 
 
 def _queues(

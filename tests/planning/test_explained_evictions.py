@@ -6,7 +6,7 @@ import pytest
 
 from placement import v1
 from placement.client import PlacementClient
-from tests.planning.clusters import HOST, RACK, gang, node, request, resource_name
+from tests.planning.clusters import GPU, HOST, RACK, gang, node, request, resource_name
 from tests.planning.explaining import bound, explained, pods, remedies
 
 
@@ -213,3 +213,67 @@ def test_a_gang_that_does_not_say_since_when_it_runs_is_not_protected(
     asked.gangs[0].minimum_run_time.seconds = 60
     asked.snapshot.as_of.seconds = 1000
     assert "evict" in remedies(client, asked, "urgent")
+
+
+def shared(gpus: int, *pods: v1.BoundPod) -> list[v1.Device]:
+    """GPUs of which some are in use: by each of these pods half of what it has."""
+    used = [500 * sum(i in pod.devices for pod in pods) for i in range(gpus)]
+    return [
+        v1.Device(index=i, used_milli=milli, used_memory_milli=milli)
+        for i, milli in enumerate(used)
+    ]
+
+
+@pytest.mark.parametrize(("halves", "whole", "leave"), [(5, 0, 5), (1, 3, 7), (3, 1, 5)])
+def test_shares_of_gpus_leave_as_many_as_have_the_gpus_that_are_needed(
+    client: PlacementClient, halves: int, whole: int, leave: int
+) -> None:
+    """Two nodes of 8 GPUs, each of which two pods have half of."""
+    asked = request(
+        [node("n0"), node("n1")],
+        [
+            *(gang(f"half{i}", 0, gpus=0, on=[f"n{i % 2}"]) for i in range(32)),
+            gang("urgent", halves, gpus=0, priority=10),
+        ],
+    )
+    if whole:
+        group = asked.gangs[-1].groups.add(name="whole", min_replicas=whole)
+        pods_of = group.pod_sets.add(
+            pods=[v1.Pod(name=f"namespaces/ml/pods/whole-{i}") for i in range(whole)]
+        )
+        pods_of.template.requests.extended[GPU] = 1
+    for i, one in enumerate(asked.gangs):
+        share = one.groups[0].pod_sets[0].template.device_share
+        share.compute_milli, share.memory_milli, share.count = 500, 500, 1
+        for pod in bound(one):
+            pod.devices.append(i // 4)
+    for n, there in enumerate(asked.snapshot.nodes):
+        mine = [p for one in asked.gangs for p in bound(one) if p.node == f"nodes/n{n}"]
+        there.devices.extend(shared(8, *mine))
+    _, gone = remedies(client, asked, "urgent")["evict"]
+    assert isinstance(gone, tuple)
+    assert len(gone) == leave
+
+
+def test_of_extras_that_are_alike_those_leave_that_have_the_partition(
+    client: PlacementClient,
+) -> None:
+    """Four GPUs in a row are a partition. One of five pods has a GPU of the first."""
+    asked = request(
+        [node("n1")],
+        [
+            gang("extras", 0, gpus=1, on=["n1"] * 5, minimum=1),
+            gang("urgent", 1, gpus=4, priority=9),
+        ],
+    )
+    (there,) = asked.snapshot.nodes
+    for taken, pod in zip((4, 5, 6, 0, 7), bound(asked.gangs[0]), strict=True):
+        pod.devices.append(taken)
+    for i in range(8):
+        used = 1000 * (i not in (1, 2, 3))
+        there.devices.add(index=i, used_milli=used, used_memory_milli=used)
+    there.partitions.add(devices=range(4))
+    there.partitions.add(devices=range(4, 8))
+    there.partition_policy = v1.PartitionPolicy.PARTITION_POLICY_HONOR
+    found = remedies(client, asked, "urgent")
+    assert found["evict"] == ((resource_name("extras"),), pods("extras", 3))

@@ -7,6 +7,7 @@
     k x[d, n]                <= freed by v on n                     where one unit lacks k without v
     sum_{n in k} x[d, n]     <= units of d * y[s, k]                sum_k y[s, k] = 1
     x[d, n] > 0 only once all pods have left that keep d from n
+    the devices of a node as in `device_rows`, where it matters which of them come free
     sum take[d, q] x[d, n]   <= left[q] + sum_v given[v, q] z[v]    for each resource of a queue
     minimise sum_v pods[v] z[v]
 
@@ -26,6 +27,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from placement_service.cp_sat.linear_model import LinearModel
+from placement_service.cp_sat.planning import device_rows
 from placement_service.formulation.arrays import Ints, fit
 from placement_service.formulation.planning_questions import (
     EvictionAnswer,
@@ -227,6 +229,10 @@ class _Cluster:
             self._make_room(model, n, mine, leaving)
         self._make_room_in_queues(model, units, leaving)
         self._open_nodes(model, units, leaving)
+        for devices in question.devices:
+            there = {d: units[d, devices.node] for d, _ in on_node.get(devices.node, ())}
+            if there:
+                device_rows.post(model, devices, there, leaving)
         self._keep_together(model, leaving)
         goal = [(z, question.leavers[v].pods) for v, z in leaving.items()]
         found = model.whole(goal, maximize=False, seconds=seconds)
