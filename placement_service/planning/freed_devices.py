@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from placement_service.entities.node import Node
 from placement_service.entities.request import Policy
 from placement_service.formulation.arrays import Bools
-from placement_service.formulation.devices.blocks import honours
 from placement_service.formulation.devices.boards import left_of
+from placement_service.formulation.devices.device_blocks import honours
 from placement_service.formulation.devices.wants import ALL, NONE, Load, Want, graded, want_of
 from placement_service.formulation.planning_questions import Devices, DeviceWant, OnDevice
 from placement_service.planning.leavers import Leavers
