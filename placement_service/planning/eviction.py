@@ -66,7 +66,7 @@ def evict(case: Case) -> Iterator[Evict]:
     emptied = _Emptied.of(case, leavers)
     exact = trial.problem.exact and _is_exact(trial.problem, trial.gang)
     # 1. Gangs that the plan places may lie elsewhere; without them at least so many have to go.
-    alone = EvictionAnswer(None, 0)
+    alone = EvictionAnswer(None, 1)
     if trial.plan:
         question = _question(case, leavers, [trial.gang], trial.problem.free, emptied)
         alone = _asked(case.within(_SHARE), question) or alone
@@ -80,7 +80,7 @@ def evict(case: Case) -> Iterator[Evict]:
         if best is None or len(pods) < len(best.pods):
             fit, found = _tried(case, leavers, alone.times)
             if fit is Fit.YES or (fit.found and best is None):
-                best = replace(found, proven=exact and fit is Fit.YES and alone.bound >= len(pods))
+                best = replace(found, proven=_is_sure(fit, len(pods), alone.bound, exact=exact))
                 yield best
     # 4. Or enough for all of them together, wherever they are.
     if trial.plan and (best is None or not best.proven):
@@ -106,7 +106,7 @@ def _beside(
         return
     yield enough.eviction
     pods = len(enough.eviction.pods)
-    if enough.is_least and (least >= pods or _is_least(case, leavers, pods, emptied)):
+    if enough.is_least and (max(1, least) >= pods or _is_least(case, leavers, pods, emptied)):
         yield replace(enough.eviction, proven=True)
 
 
@@ -134,11 +134,15 @@ def _enough(
             return None
         fit, found = _tried(case, leavers, answer.times)
         if fit.found:
-            least = exact and fit is Fit.YES and answer.bound >= len(found.pods)
-            return _Enough(found, least)
+            return _Enough(found, _is_sure(fit, len(found.pods), answer.bound, exact=exact))
         exact = exact and fit is Fit.NO
         question = replace(question, forbidden=(*question.forbidden, answer.times))
     return None
+
+
+def _is_sure(fit: Fit, pods: int, bound: int, *, exact: bool) -> bool:
+    """Whether an eviction of so many pods is known to be the least that is enough."""
+    return fit is Fit.YES and (pods == 1 or (exact and bound >= pods))
 
 
 class _Tried(NamedTuple):

@@ -215,6 +215,24 @@ def test_a_gang_that_does_not_say_since_when_it_runs_is_not_protected(
     assert "evict" in remedies(client, asked, "urgent")
 
 
+def test_one_pod_is_always_the_least(client: PlacementClient) -> None:
+    """Spread constraints are not counted where the least is looked for."""
+    asked = request(
+        [node("n0"), node("n1")],
+        [gang("a", 0, on=["n0"]), gang("b", 0, on=["n1"]), gang("urgent", 1, priority=10)],
+    )
+    spread = (
+        asked.gangs[-1]
+        .groups[0]
+        .pod_sets[0]
+        .template.spread_constraints.add(max_skew=1, topology_key=HOST)
+    )
+    spread.selector.match_labels["app"] = "urgent"
+    _, gone = remedies(client, asked, "urgent")["evict"]
+    assert isinstance(gone, tuple)
+    assert len(gone) == 1
+
+
 def shared(gpus: int, *pods: v1.BoundPod) -> list[v1.Device]:
     """GPUs of which some are in use: by each of these pods half of what it has."""
     used = [500 * sum(i in pod.devices for pod in pods) for i in range(gpus)]
