@@ -14,12 +14,14 @@ from click.testing import CliRunner
 
 from placement.advice_marks import ADVICE, GANG, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cli.commands.release import command
+from placement.cli.failures import Failure
 from placement.cli.releasing import releases
 from placement.cluster import Page
 from placement.resources import PODS as RUNNING
 from tests.cluster.api import PODS, Api, Body, Resource
 from tests.cluster.build import pod_spec
 from tests.cluster.fixtures import Cluster
+from tests.cluster.proxy import FaultProxy, Refuse
 from tests.cluster.schedulers import (
     BIND_REQUESTS,
     KAI_POD_GROUPS,
@@ -139,6 +141,31 @@ def test_what_may_be_decided_still_is_left_to_the_controller(left: Cluster) -> N
 def test_a_namespace_is_released_alone(left: Cluster) -> None:
     assert release(left.kubeconfig(), "--namespace", "other") == "There is nothing to release.\n"
     assert len(left.pods()) == 2
+
+
+def test_a_pod_that_cannot_be_changed_keeps_no_other_waiting(
+    left: Cluster, fault_proxy: FaultProxy
+) -> None:
+    """Such as by a webhook that is down: it would hold all others, each time."""
+    fault_proxy.fault(Refuse(403), method="PATCH", path=r"/pods/advised$")
+    config = str(left.kubeconfig(url=fault_proxy.url))
+    done = CliRunner().invoke(command, ["--kubeconfig", config])
+    assert isinstance(done.exception, Failure)
+    assert [line.partition(":")[0] for line in done.exception.problems] == [
+        "not all was released",
+        "and 1 more",
+    ]
+    assert done.output.splitlines()[-1] == f"Pod {left.namespace}/waits: gate taken away"
+
+
+def test_pods_that_something_could_still_bind_go_on_waiting(
+    left: Cluster, fault_proxy: FaultProxy
+) -> None:
+    fault_proxy.fault(Refuse(403), method="DELETE", path=r"/bindrequests/ours$")
+    config = str(left.kubeconfig(url=fault_proxy.url))
+    done = CliRunner().invoke(command, ["--kubeconfig", config])
+    assert isinstance(done.exception, Failure)
+    assert done.output.splitlines() == [f"Reservation {left.namespace}-ours: deleted"]
 
 
 class Large:

@@ -406,7 +406,7 @@ def test_nothing_is_written_on_another_pod_of_the_name(world: Cluster) -> None:
     pod = WAYS[0].pod(world, "g", 0)
     there = world.api.create(PODS, pod)
     key, uid = (world.namespace, "g-0"), "of-the-one-before"
-    before = Release(product.PODS, *key, uid, "", {"metadata": {"annotations": {ADVICE: None}}})
+    before = Release(product.PODS, *key, uid, "", "", {"metadata": {"annotations": {ADVICE: None}}})
     with connected(world) as cluster:
         assert not annotate(cluster, key, uid, {ADVICE: "{}"})
         ungate(cluster, key, uid)

@@ -5,10 +5,10 @@ it twice does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from placement.advice_marks import ADVICE, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Body, Cluster
@@ -24,19 +24,24 @@ from placement.resources import (
     Resource,
 )
 
+#: What the API server answers to a change that it, or a webhook, will not let through.
+_REFUSALS: Final = (400, 403, 422)
+
 #: Namespace and name.
 _Gang = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """One change of the cluster; `patch` is None where the object is deleted."""
+    """One change of the cluster; `patch` is None where the object is deleted. `pods_in` is the
+    namespace of the pods that it is about."""
 
     resource: Resource
     namespace: str
     name: str
     uid: str
     what: str
+    pods_in: str
     patch: dict[str, Any] | None = None
 
     def __str__(self) -> str:
@@ -83,6 +88,31 @@ def releases(
     yield from (one for gang, one in gated if gang not in young)
 
 
+def carried_out(
+    cluster: Cluster, wanted: Iterable[Release], refused: list[ApiError]
+) -> Iterator[Release]:
+    """Makes the changes, in order, and yields those that were made.
+
+    What the API server refuses is added to `refused`, and only the pods wait for it that what was
+    to be deleted could bind. Raises `ApiError` where it does not answer.
+    """
+    held: set[str] = set()
+    for one in wanted:
+        if one.patch is not None and one.pods_in in held:
+            continue
+        try:
+            is_made = carry_out(cluster, one)
+        except ApiError as error:
+            if error.status not in _REFUSALS:
+                raise
+            refused.append(error)
+            if one.patch is None:
+                held.add(one.pods_in)
+            continue
+        if is_made:
+            yield one
+
+
 def carry_out(cluster: Cluster, one: Release) -> bool:
     """Makes one change; returns whether the object existed. Raises `ApiError`."""
     path = one.resource.path_of(one.name, one.namespace)
@@ -120,7 +150,9 @@ def _release(
 ) -> Release:
     metadata = body["metadata"]
     namespace = metadata.get("namespace", "")
-    return Release(resource, namespace, metadata["name"], metadata["uid"], what, patch)
+    return Release(
+        resource, namespace, metadata["name"], metadata["uid"], what, _pods_in(body), patch
+    )
 
 
 def _is_ours(body: Body) -> bool:
@@ -142,7 +174,11 @@ def _gang_of(pod: Body) -> _Gang:
 
 
 def _in(body: Body, namespace: str) -> bool:
-    """Whether an object is of a namespace; a Reservation is where its pod would be."""
+    return not namespace or _pods_in(body) == namespace
+
+
+def _pods_in(body: Body) -> str:
+    """The namespace of an object; a Reservation is where its pod would be."""
     template = (body.get("spec") or {}).get("template") or {}
     where = body["metadata"].get("namespace") or (template.get("metadata") or {}).get("namespace")
-    return not namespace or where == namespace
+    return str(where or "")

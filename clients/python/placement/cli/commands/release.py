@@ -43,19 +43,23 @@ def command(
     beside a controller that releases pods sooner, and releases what is left when no controller
     runs.
     """
-    from placement.cli.releasing import carry_out, releases
+    from placement.cli.releasing import carried_out, releases
     from placement.cluster import ApiError, Cluster
 
     count = 0
+    refused: list[ApiError] = []
     try:
         with Cluster.connect(kubeconfig=kubeconfig, context=context) as cluster:
             # All of it is found before anything is changed.
             before = None if after is None else datetime.now(UTC) - timedelta(seconds=after)
-            for one in list(releases(cluster, namespace=namespace, before=before)):
-                if dry_run or carry_out(cluster, one):
-                    count += 1
-                    write_text(f"{one}\n")
+            wanted = list(releases(cluster, namespace=namespace, before=before))
+            for one in wanted if dry_run else carried_out(cluster, wanted, refused):
+                count += 1
+                write_text(f"{one}\n")
     except ApiError as error:
         raise no_answer(f"not all was released: {error}") from error
+    if refused:
+        more = [f"and {len(refused) - 1} more"] if len(refused) > 1 else []
+        raise no_answer(f"not all was released: {refused[0]}", *more)
     if not count:
         write_text("There is nothing to release.\n")
