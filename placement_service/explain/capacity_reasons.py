@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from placement_service.explain.findings import CAPACITY, Finding
 from placement_service.explain.part_reasons import PartShortfalls
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.gangs.scope_tree import tree_of
+from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import Gang, Problem, Scope
 
 #: Domains in which a trial looks for the one where most pods fit.
@@ -43,6 +45,40 @@ class _Giant:
 
     node: int
     words: str
+
+
+class _Shortage(NamedTuple):
+    """Needs for which no domain of a level has room, of which there are so many `domains`: the
+    `best` one, or that of `pin`, has it for the pods `found`. `company` are the pod classes of the
+    gang.
+    """
+
+    headroom: Headroom
+    needs: Needs
+    company: frozenset[ClassIdx]
+    level: int
+    pin: int
+    domains: int
+    best: int
+    found: int
+    giant: _Giant | None
+
+    @property
+    def asked(self) -> int:
+        """How many pods need room."""
+        return sum(need.missing for need in self.needs)
+
+    @property
+    def exact(self) -> bool:
+        """Whether no fewer fit than are `found`."""
+        return self.headroom.exact(self.needs)
+
+    @property
+    def inside(self) -> Bools:
+        """The nodes of the best domain [N]."""
+        of, _ = self.headroom.regions(self.level)
+        inside: Bools = of == self.best
+        return inside
 
 
 class Shortfalls:
@@ -157,64 +193,83 @@ class Shortfalls:
 
         `about` are the subjects, all with such needs.
         """
-        needs = tuple(given)
-        company = frozenset(d.pod_class for d in gang.demands)
-        asked = sum(need.missing for need in needs)
-        most = headroom.most(needs, level, company)
-        best = pin if pin >= 0 else self.best(headroom, needs, most, level)
-        if best >= 0 and int(most[best]) >= asked:
+        short = self._shortage(gang, headroom, tuple(given), level, pin)
+        if short is None:
             return None
-        found = int(most[best]) if best >= 0 else 0
-        giant = self._giant(headroom, needs, level, pin)
-        if giant is not None and not found and pin < 0:
-            best = int(headroom.regions(level)[0][giant.node])
-        bare = headroom.most(needs, level, company, bare=True)
-        fits_bare = int(bare[pin] if pin >= 0 else bare.max(initial=0)) >= asked
-        exact = headroom.exact(needs)
-        pinned = ", where pods of the gang run," if pin >= 0 else ""
-        parts = [
-            f"{self.say.place(level, best)}{pinned} has room for "
-            f"{'' if exact or not found else 'at most '}{found} of {words.pods(asked)}"
-            f"{self.say.of_what(needs)}"
-        ]
-        of, _ = headroom.regions(level)
-        inside = of == best
-        if fits_bare:
-            rules = self.kinds.rules_of(k for n in needs for k, _ in n.kinds)
-            code = words.code_of(rules)
-            parts[0] += f" under {words.listed(rules)}"
-            there = pin if pin >= 0 else int(bare.argmax())
-            where = "" if level == CLUSTER else f" in {self.say.place(level, there)}"
-            parts.append(f"resources alone would do{where}")
+        bare = headroom.most(short.needs, level, short.company, bare=True)
+        if int(bare[pin] if pin >= 0 else bare.max(initial=0)) >= short.asked:
+            code, parts = self._under_rules(short, bare)
         else:
-            code = CAPACITY[level != CLUSTER, pin >= 0]
-            devices = "" if found else self._devices(headroom, needs, inside)
-            if devices:
-                code = ReasonCode.DEVICES if level == CLUSTER else code
-                parts.append(devices)
-            elif binding := self.say.binding(headroom, needs, inside, found, asked, exact):
-                parts.append(binding)
-            elif best >= 0 and not exact and giant is None:
-                counts = [int(headroom.most((n,), level, company)[best]) for n in needs]
-                parts += self.say.binding_of_group(headroom, needs, counts, inside)
-            if giant is not None:
-                parts.append(giant.words)
-        if level != CLUSTER and pin < 0 and len(most) > 1:
+            code, parts = self._without_room(short)
+        if level != CLUSTER and pin < 0 and short.domains > 1:
             parts.append(f"no other {self.say.level(level)} has more")
         text = "; ".join(parts) + self.say.about(about, level)
-        closed = self.say.closed(needs, inside)
+        closed = self.say.closed(short.needs, short.inside)
         if closed:
-            where = "" if level == CLUSTER else f" in {self.say.place(level, best)}"
+            where = "" if level == CLUSTER else f" in {self.say.place(level, short.best)}"
             text += f" Closed{where}: {closed}."
         reason = Reason(
             code,
             text,
             level=self.problem.levels[level].key if level != CLUSTER else "",
-            domain=self.problem.levels[level].values[best] if level != CLUSTER else "",
-            asked=asked,
-            found=found,
+            domain=self.problem.levels[level].values[short.best] if level != CLUSTER else "",
+            asked=short.asked,
+            found=short.found,
         )
-        return Finding(reason, needs, level, pin)
+        return Finding(reason, short.needs, level, pin)
+
+    def _shortage(
+        self, gang: Gang, headroom: Headroom, needs: Needs, level: int, pin: int
+    ) -> _Shortage | None:
+        company = frozenset(d.pod_class for d in gang.demands)
+        most = headroom.most(needs, level, company)
+        best = pin if pin >= 0 else self.best(headroom, needs, most, level)
+        found = int(most[best]) if best >= 0 else 0
+        if best >= 0 and found >= sum(need.missing for need in needs):
+            return None
+        giant = self._giant(headroom, needs, level, pin)
+        if giant is not None and not found and pin < 0:
+            best = int(headroom.regions(level)[0][giant.node])
+        return _Shortage(headroom, needs, company, level, pin, len(most), best, found, giant)
+
+    def _room_there(self, short: _Shortage) -> str:
+        """How much room the best domain has."""
+        pinned = ", where pods of the gang run," if short.pin >= 0 else ""
+        most = "" if short.exact or not short.found else "at most "
+        return (
+            f"{self.say.place(short.level, short.best)}{pinned} has room for {most}{short.found} "
+            f"of {words.pods(short.asked)}{self.say.of_what(short.needs)}"
+        )
+
+    def _under_rules(self, short: _Shortage, bare: Ints) -> tuple[ReasonCode, list[str]]:
+        """What to say where resources alone would do, so many of them in each domain."""
+        rules = self.kinds.rules_of(k for n in short.needs for k, _ in n.kinds)
+        there = short.pin if short.pin >= 0 else int(bare.argmax())
+        where = "" if short.level == CLUSTER else f" in {self.say.place(short.level, there)}"
+        return words.code_of(rules), [
+            f"{self._room_there(short)} under {words.listed(rules)}",
+            f"resources alone would do{where}",
+        ]
+
+    def _without_room(self, short: _Shortage) -> tuple[ReasonCode, list[str]]:
+        """What to say where resources are short: which, or of which devices."""
+        headroom, needs, inside = short.headroom, short.needs, short.inside
+        code, parts = CAPACITY[short.level != CLUSTER, short.pin >= 0], [self._room_there(short)]
+        devices = "" if short.found else self._devices(headroom, needs, inside)
+        if devices:
+            code = ReasonCode.DEVICES if short.level == CLUSTER else code
+            parts.append(devices)
+        elif binding := self.say.binding(
+            headroom, needs, inside, short.found, short.asked, short.exact
+        ):
+            parts.append(binding)
+        elif short.best >= 0 and not short.exact and short.giant is None:
+            each = [headroom.most((n,), short.level, short.company) for n in needs]
+            counts = [int(most[short.best]) for most in each]
+            parts += self.say.binding_of_group(headroom, needs, counts, inside)
+        if short.giant is not None:
+            parts.append(short.giant.words)
+        return code, parts
 
     def _giant(self, headroom: Headroom, needs: Needs, level: int, pin: int) -> _Giant | None:
         """A pod that asks for more of one resource than any node of the level has left."""
