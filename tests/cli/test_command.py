@@ -54,22 +54,6 @@ spec:
     podReferences: [{namespace: ml, name: a-0}]
 """
 
-SET = """\
-apiVersion: grove.io/v1alpha1
-kind: PodCliqueSet
-metadata: {name: serve, namespace: ml}
-spec:
-  replicas: 1
-  template:
-    cliques:
-    - name: worker
-      spec:
-        roleName: worker
-        replicas: 2
-        podSpec:
-          containers: [{name: main, image: example/worker}]
-"""
-
 
 def an_answer() -> v1.Placement:
     return v1.Placement(
@@ -385,34 +369,6 @@ def test_a_reader_that_has_enough_is_no_error(cluster: str, server: ScriptedServ
         assert process.wait(LONG) == 0
 
 
-# --- expand -----------------------------------------------------------------------------------
-
-
-def test_expand_prints_what_grove_would_create(call: Call, tmp_path: Path) -> None:
-    file = tmp_path / "set.yaml"
-    file.write_text(SET)
-    done = call("expand", "-f", str(file))
-    assert done.returncode == 0
-    made = [(o["kind"], o["metadata"]["name"]) for o in yaml.safe_load_all(done.stdout)]
-    assert made == [
-        ("PodGang", "serve-0"),
-        ("Pod", "serve-0-worker-0"),
-        ("Pod", "serve-0-worker-1"),
-    ]
-    assert "&id" not in done.stdout
-
-
-def test_expand_prints_json_and_a_line_for_each_gang(call: Call) -> None:
-    done = call("expand", "-f", "-", "-o", "json", stdin=SET)
-    kinds = [one["kind"] for one in json.loads(done.stdout)["items"]]
-    assert kinds == ["PodGang", "Pod", "Pod"]
-    assert call("expand", "-f", "-", "-o", "json", stdin=done.stdout).stderr == (
-        "placementctl: warning: there is no PodCliqueSet to expand\n"
-    )
-    done = call("expand", "-f", "-", "-o", "table", stdin=SET)
-    assert done.stdout == "ml/serve-0  serve-0-worker 2 (min 2)\n"
-
-
 @pytest.mark.parametrize("command", ["expand -f {file}", "diff {file} {file}", "replay {file}"])
 def test_every_command_takes_what_all_take(call: Call, tmp_path: Path, command: str) -> None:
     alike = "--server localhost:1 --time-limit 5s --policy none --as-of 2026-11-01T00:00:00Z"
@@ -420,30 +376,6 @@ def test_every_command_takes_what_all_take(call: Call, tmp_path: Path, command: 
     done = call(*arguments, *alike.split(), "--strict", "-o", "json")
     assert done.returncode == 2
     assert "none: cannot be read" in done.stderr
-
-
-def test_what_expand_prints_can_be_planned(
-    call: Call, cluster: str, server: ScriptedServer
-) -> None:
-    expanded = call("expand", "-f", "-", stdin=SET).stdout
-    done = call("plan", "-f", cluster, "-", "--server", server.address, stdin=expanded)
-    assert done.returncode == 0
-    gangs = [g.name.rsplit("/", 1)[1] for g in server.calls[0].request.gangs]
-    assert sorted(gangs) == ["a", "serve-0"]
-
-
-def test_expand_tells_every_problem(call: Call, tmp_path: Path) -> None:
-    file = tmp_path / "set.yaml"
-    file.write_text(SET.replace("replicas: 1", "replicas: -1"))
-    done = call("expand", "-f", str(file))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{file}: PodCliqueSet ml/serve: spec.replicas" in done.stderr
-
-
-def test_expand_says_when_there_is_nothing_to_expand(call: Call, cluster: str) -> None:
-    done = call("expand", "-f", cluster)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "placementctl: warning: there is no PodCliqueSet to expand\n"
 
 
 def test_version() -> None:
