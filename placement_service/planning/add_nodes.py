@@ -94,10 +94,11 @@ class _Kinds:
     def tried(self, number: int) -> tuple[AddNodes | None, Fit]:
         """What is enough with so many nodes; if nothing is, whether that is certain."""
         if number not in self._answers:
-            self._answers[number] = self._try(number)
+            self._answers[number] = self.settled(number, patient=False)
         return self._answers[number]
 
-    def _try(self, number: int) -> tuple[AddNodes | None, Fit]:
+    def settled(self, number: int, *, patient: bool = True) -> tuple[AddNodes | None, Fit]:
+        """The same; who is `patient` tries all kinds as long as there is time."""
         case, known = self.case, self.known
         able = sorted(
             np.flatnonzero(self.least <= number).tolist(), key=lambda i: (self.after[i], i)
@@ -110,7 +111,7 @@ class _Kinds:
             few = _MOST_RIVAL_KINDS if number == known.number else 1
         began = case.left
         for done, i in enumerate(able):
-            if done >= few and began - case.left > _RIVAL_SHARE * began:
+            if not patient and done >= few and began - case.left > _RIVAL_SHARE * began:
                 return None, Fit.UNKNOWN
             change = partial(_with_nodes, model=self.models[i], number=number)
             fits = known is not None and (number, i) == (known.number, known.model)
@@ -154,6 +155,13 @@ def _least_added(kinds: _Kinds) -> Iterator[AddNodes]:
         if less is not None and (less.proven or not best.proven):
             best = less
             yield replace(best, proven=False)
+    # 3. What was given up before.
+    for n in range(lowest, best.count):
+        if fits.get(n) is Fit.UNKNOWN and case.left > 0:
+            less, fits[n] = kinds.settled(n)
+            if less is not None and (less.proven or not best.proven):
+                best = less
+                break
     sure = all(fits.get(n) is Fit.NO for n in range(lowest, best.count))
     yield replace(best, proven=best.proven and sure)
 

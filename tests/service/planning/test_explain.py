@@ -16,10 +16,12 @@ from placement_service.entities.solution import Solution
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
+from placement_service.planning import add_nodes
 from placement_service.planning import remedies as remedies_of_kinds
 from placement_service.planning.explain import Beside, remedies
 from placement_service.planning.remedy_case import Answer, Case, Fit
 from placement_service.planning.trial_snapshot import Trial
+from placement_service.search.engine import search
 from tests.service.evictions import running
 from tests.service.planning.idle import Idle
 from tests.service.questions import gang, node
@@ -81,6 +83,22 @@ def test_a_worse_plan_that_leaves_the_gang_out_says_nothing(
     monkeypatch.setattr(Idle, "search", search)
     there = found(asked, other, seconds=60.0, on=(node("n1"),))
     assert Reduce("worker", 2, 1, proven=False) in there
+
+
+def test_kinds_of_nodes_that_were_given_up_are_tried_while_there_is_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One more node of either kind would go to "large"."""
+
+    def searched(_: Idle, problem: Problem, start: Solution, *, deadline: float) -> Solution:
+        return search(problem, start, deadline=deadline, report=lambda _: None)
+
+    monkeypatch.setattr(Idle, "search", searched)
+    monkeypatch.setattr(add_nodes, "_MOST_RIVAL_KINDS", 1)
+    monkeypatch.setattr(add_nodes, "_RIVAL_SHARE", 0.0)
+    kinds = (FULL, node("n2", used=8, rack="r1"))
+    there = found(SMALL, LARGE, seconds=60.0, on=kinds)
+    assert there == (AddNodes("nodes/n1", 2, proven=True),)
 
 
 def test_as_many_nodes_are_opened_as_others_leave_one_of() -> None:
