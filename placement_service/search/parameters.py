@@ -129,6 +129,10 @@ class SearchParameters:
     #: How many times as long as its linear program has to be left for whole numbers beside
     #: neighbourhoods.
     victim_beside: float = 2.5
+    #: They begin at once where the plan lacks more than this share of the bound of a tier, and so
+    #: many seconds are left.
+    victim_far: float = 0.05
+    victim_whole_seconds: float = 5.0
     #: Cores of the victim model: the domains of each part at first, and at most; how many times the
     #: room that units need is open; how many units of the next goal a unit counts; the seconds for
     #: each core, by its domains.

@@ -26,6 +26,7 @@ from placement_service.search.victims.neighbourhoods import Neighbourhoods, impr
 from placement_service.search.victims.regions import Shortfalls, settle_regions
 from placement_service.search.victims.solver_threads import SolverThreads
 from placement_service.search.victims.sums import bound_sum
+from placement_service.search.victims.whole_numbers import WholeNumbers, begin_whole, is_far
 
 
 class _Begun(NamedTuple):
@@ -81,6 +82,8 @@ class Descent:
         self._shortfalls: dict[int, Shortfalls] = {}
         #: The linear program that was begun before it is needed.
         self.begun: _Begun | None = None
+        #: The goal that is being settled in whole numbers beside all else.
+        self._whole: WholeNumbers | None = None
         #: Whether it is small or has settled a goal as a whole. Then the next ones mostly take less
         #: time than their neighbourhoods.
         self._solves = self.model.size <= state.parameters.victim_variables
@@ -92,7 +95,9 @@ class Descent:
         self._learns = True
 
     def begin(self) -> None:
-        """Begins to solve the linear program of the first open goal."""
+        """Begins to solve the linear program of the first open goal. Where the plan is far from
+        its bound all else hardly settles it, so whole numbers begin at once as well.
+        """
         state, i = self.state, self.state.first_open
         terms = self._terms[i] if i < len(self.goals) else None
         if not terms or any(floor is not None for floor in state.worth.floors):
@@ -106,8 +111,15 @@ class Descent:
             # At the very end it is of no use, and the search would wait for it.
             seconds=state.at_most(state.left * state.parameters.victim_solve_share),
         )
-        self.model.undo(mark)
         self.begun = _Begun(i, bounds, self._threads.begin(question))
+        if is_far(self.state, i):
+            self._whole = self._begin_whole(i)
+        self.model.undo(mark)
+
+    def _begin_whole(self, i: int) -> WholeNumbers:
+        """Begins to settle a goal in whole numbers; those before it are held."""
+        terms = self._terms[i] or []
+        return begin_whole(self.state, self._threads, self.model, terms, i, tight=self.sharp)
 
     def run(
         self, share: float, *, patient: bool = False, until: Future[Solved] | None = None
@@ -362,21 +374,17 @@ class Descent:
         improves the plan until that is done; false where it does not: mostly it ends in time where
         the linear program was solved soon.
         """
-        state, k, model = self.state, self.held, other.model
-        if other.held == k and (busy := self._threads.owed):
-            self._improve(1.0, busy)
-        least = state.parameters.victim_beside * model.relaxing_seconds
-        able = self.sharp and other.held == k and self._threads.idle > 1 and self._improves()
-        if not able or state.problem.policy.deterministic or state.left < least:
-            return False
-        question = model.ask_whole(
-            other._terms[k] or [],
-            maximize=not self.goals[k].tier.minimize,
-            # Solvers look at the clock late.
-            seconds=state.left - 2 * state.parameters.victim_end,
-            beyond=state.worth.enough[k],
-        )
-        solving = self._threads.begin(question)
+        state, k = self.state, self.held
+        if self._whole is None or self._whole.goal != k:
+            if other.held == k and (busy := self._threads.owed):
+                self._improve(1.0, busy)
+            least = state.parameters.victim_beside * other.model.relaxing_seconds
+            able = self.sharp and other.held == k and self._threads.idle > 1 and self._improves()
+            if not able or state.problem.policy.deterministic or state.left < least:
+                return False
+            self._whole = other._begin_whole(k)
+        _, model, solving = self._whole
+        self._whole = None
         self._improve(1.0, solving)
         found = solving.result()
         if found.values is not None and not self._is_reached(k):

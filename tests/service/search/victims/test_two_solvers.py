@@ -127,6 +127,53 @@ def test_whole_numbers_are_tried_beside_neighbourhoods_where_there_is_time(
     assert two_wait.reaches(goal) == bool(whole)
 
 
+@pytest.mark.parametrize(
+    ("far", "seconds", "deterministic", "early"),
+    [
+        pytest.param(0.0, 0.0, False, True, id="far"),
+        pytest.param(1.0, 0.0, False, False, id="near"),
+        pytest.param(0.0, 1e9, False, False, id="no time"),
+        pytest.param(0.0, 0.0, True, False, id="no clock decides"),
+    ],
+)
+def test_whole_numbers_begin_at_once_where_the_plan_is_far_from_its_bound(
+    two_wait: State,
+    monkeypatch: pytest.MonkeyPatch,
+    far: float,
+    seconds: float,
+    deterministic: bool,
+    early: bool,
+) -> None:
+    policy = replace(two_wait.problem.policy, deterministic=deterministic)
+    two_wait.problem = replace(two_wait.problem, policy=policy)
+    two_wait.parameters = replace(two_wait.parameters, victim_far=far, victim_whole_seconds=seconds)
+    begun: list[tuple[bool, float]] = []
+    ask = VictimModel.ask_whole
+
+    def remember(model: VictimModel, terms: Terms[int], **asked: Any) -> Question:
+        begun.append((asked["presolve"], asked["seconds"]))
+        return ask(model, terms, **asked)
+
+    monkeypatch.setattr(descent, "improve", lambda *_: None)
+    monkeypatch.setattr(VictimModel, "ask_whole", remember)
+    with SolverThreads(2) as threads:
+        model = VictimModel(two_wait.problem, sharp=True)
+        sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
+        goal, bound = two_wait.first_open, two_wait.bounds[two_wait.first_open]
+        assert two_wait.worth.enough[goal] < bound
+        sharp.begin()
+        assert len(begun) == early
+        if early:
+            assert not begun[0][0]
+            sharp._relax()
+            while sharp.held < goal:
+                sharp._keep(sharp.bounds[sharp.held])
+            # It is taken, and not asked for again.
+            assert sharp._solves_beside(sharp)
+            assert two_wait.reaches(goal)
+            assert len(begun) == 1
+
+
 def test_what_whole_numbers_prove_is_a_bound(
     two_wait: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
