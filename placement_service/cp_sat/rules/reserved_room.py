@@ -42,7 +42,7 @@ def post(model: DomainCounts, rule: ReservedRoom) -> None:
         for f, row in enumerate(rule.rows):
             held = row.held[r]
             taken = [(used, rule.asks(owner)[f]) for owner, used in users]
-            if kind.restricted:
+            if row.capped[r]:
                 cp.add(dot(taken) <= held)
             if kind.ends:
                 limits[f] -= held

@@ -291,7 +291,8 @@ class _Formulation:
             whole = whole_column(resource)
             asks = [0 if take[c] else self.templates[c].requests.get(whole, 0) for c in every]
             had = tuple(tuple(min(held, ask) for ask in asks) for held in amounts)
-            row = Row(take, amounts, limit, had).measured()
+            capped = tuple(r.restricted and resource in r.held for _, r in holders)
+            row = Row(take, amounts, limit, had, capped).measured()
             if row is None:
                 return False
             rows.append(row)

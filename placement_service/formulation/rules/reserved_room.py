@@ -59,14 +59,15 @@ Amounts = tuple[int, ...]
 
 class Row(NamedTuple):
     """One resource: what a pod of each class takes of it [C], what each reservation holds of it,
-    how much there is, and by reservation what an owner, by its place, has of it while it does not
-    count here.
+    how much there is, by reservation what an owner, by its place, has of it while it does not
+    count here, and whether its users take no more of it than it holds.
     """
 
     take: Ints
     held: Amounts
     limit: int
     had: tuple[Amounts, ...]
+    capped: tuple[bool, ...]
 
     def measured(self) -> Row | None:
         """The same in a common measure; None where the numbers stay too large."""
@@ -77,7 +78,8 @@ class Row(NamedTuple):
             return None
         take = np.minimum(self.take // common, limit // common + 1)
         less = tuple(tuple(amount // common for amount in of) for of in self.had)
-        return Row(take, tuple(amount // common for amount in self.held), limit // common, less)
+        held = tuple(amount // common for amount in self.held)
+        return Row(take, held, limit // common, less, self.capped)
 
 
 class Kind(NamedTuple):
@@ -240,7 +242,10 @@ class ReservedRoom(Rule):
                 sum(asks[owner][f] * n for owner, n in zip(kind.owners, counts, strict=True))
                 for f in range(len(held))
             ]
-            if kind.restricted and any(u > h for u, h in zip(used, held, strict=True)):
+            if any(
+                row.capped[reservation] and u > h
+                for row, u, h in zip(self.rows, used, held, strict=True)
+            ):
                 continue
             rest = [max(0, h - u) for h, u in zip(held, used, strict=True)]
             if kind.ends and any(counts):

@@ -16,11 +16,11 @@ from placement_service.formulation.rules.reserved_room import Kind, ReservedRoom
 
 #: Class 0 owns, class 1 does not.
 ONCE = Kind((0,), single=True, restricted=False, ends=True)
-ALL_ROOM = Row(np.array([2, 1]), (3, 3), 8, ((0,), (0,)))
+ALL_ROOM = Row(np.array([2, 1]), (3, 3), 8, ((0,), (0,)), (False, False))
 #: The same for gangs that may not have the room of an owner of class 0, who has two of it.
-SHARED = Row(np.array([0, 1]), (3, 3), 8, ((2,), (2,)))
+SHARED = Row(np.array([0, 1]), (3, 3), 8, ((2,), (2,)), (False, False))
 #: Less than is held.
-SCARCE = Row(np.array([2, 1]), (3, 3), 5, ((0,), (0,)))
+SCARCE = Row(np.array([2, 1]), (3, 3), 5, ((0,), (0,)), (False, False))
 
 
 @dataclass
@@ -50,6 +50,8 @@ class Counts:
     "kind", [ONCE, ONCE._replace(restricted=True), ONCE._replace(single=False, ends=False)]
 )
 def test_a_model_has_a_solution_where_the_rule_holds(kind: Kind, rows: tuple[Row, ...]) -> None:
+    # Only the first one caps what its users take.
+    rows = tuple(row._replace(capped=(kind.restricted, False)) for row in rows)
     rule = ReservedRoom(LevelIdx(0), 0, (ClassIdx(0),), (False,), (kind, kind), rows)
     for insists in (False, True):
         rule = replace(rule, insist=(insists,))

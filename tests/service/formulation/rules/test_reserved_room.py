@@ -280,7 +280,7 @@ class TestBoundsWhereRoomIsLeftOut:
 class TestRule:
     """Two reservations of three for class 0 in domain 1; class 1 takes two, of eight."""
 
-    ROW = Row(np.array([1, 2, 0]), (3, 3), 8, ((0,), (0,)))
+    ROW = Row(np.array([1, 2, 0]), (3, 3), 8, ((0,), (0,)), (False, False))
     ONCE = Kind((0,), single=True, restricted=False, ends=True)
     RULE = ReservedRoom(LevelIdx(0), 1, (ClassIdx(0),), (False,), (ONCE, ONCE), (ROW,))
 
@@ -323,8 +323,24 @@ class TestRule:
             assert surely is not None
             assert surely.tolist() == [NO_CEILING, most, NO_CEILING]
 
+    def test_a_restricted_one_restricts_only_what_it_holds(self) -> None:
+        """One owner takes three of what it holds and one of something else, of which there are two.
+
+        With nothing in it, all of the first resource would be held or taken.
+        """
+        held = self.ROW._replace(take=np.array([3, 0, 0]), held=(3,), limit=3, had=((0,),))
+        other = Row(np.array([1, 0, 0]), (0,), 2, ((0,),), (False,))
+        kind = Kind((0,), single=False, restricted=True, ends=False)
+        rows = (held._replace(capped=(True,)), other)
+        rule = ReservedRoom(LevelIdx(0), 0, (ClassIdx(0),), (False,), (kind,), rows)
+        assert rule.holds(np.array([[1], [3], [1]]))
+        capped = replace(rule, rows=(rows[0], other._replace(capped=(True,))))
+        assert not capped.holds(np.array([[1], [3], [1]]))
+
     def test_amounts_are_counted_in_a_common_measure(self) -> None:
-        row = Row(np.array([1 << 50, 3 << 50]), (1 << 50,), 4 << 50, ((0,),)).measured()
+        row = Row(np.array([1 << 50, 3 << 50]), (1 << 50,), 4 << 50, ((0,),), (False,)).measured()
         assert row is not None
         assert (row.take.tolist(), row.held, row.limit) == ([1, 3], (1,), 4)
-        assert Row(np.array([3, 1 << 50]), (5,), (1 << 50) + 1, ((0,),)).measured() is None
+        assert (
+            Row(np.array([3, 1 << 50]), (5,), (1 << 50) + 1, ((0,),), (False,)).measured() is None
+        )
