@@ -50,8 +50,8 @@ def begin_whole(
     question = model.ask_whole(
         terms,
         maximize=not state.goals[i].tier.minimize,
-        # Solvers look at the clock late.
-        seconds=state.left - 2 * state.parameters.victim_end,
+        # What it has proven is lost where it ends too late, and it looks at the clock rarely.
+        seconds=state.left - state.parameters.victim_late,
         beyond=state.worth.enough[i],
         presolve=not tight,
     )
