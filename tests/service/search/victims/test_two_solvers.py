@@ -45,6 +45,22 @@ def two_wait() -> State:
     return state
 
 
+@pytest.fixture
+def asked_whole(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What models are asked as a whole, in whole numbers; nothing improves the plan meanwhile."""
+    found: list[dict[str, Any]] = []
+    ask = VictimModel.ask_whole
+
+    def remember(model: VictimModel, terms: Terms[int], **asked: Any) -> Question:
+        if "fixed" not in asked:
+            found.append(asked)
+        return ask(model, terms, **asked)
+
+    monkeypatch.setattr(descent, "improve", lambda *_: None)
+    monkeypatch.setattr(VictimModel, "ask_whole", remember)
+    return found
+
+
 def test_the_sharp_linear_program_is_solved_beside_the_simple_model(
     two_wait: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +111,7 @@ def test_the_sharp_linear_program_is_solved_beside_the_simple_model(
 )
 def test_whole_numbers_are_tried_beside_neighbourhoods_where_there_is_time(
     two_wait: State,
-    monkeypatch: pytest.MonkeyPatch,
+    asked_whole: list[dict[str, Any]],
     beside: float,
     deterministic: bool,
     whole: int,
@@ -104,16 +120,6 @@ def test_whole_numbers_are_tried_beside_neighbourhoods_where_there_is_time(
     policy = replace(two_wait.problem.policy, deterministic=deterministic)
     two_wait.problem = replace(two_wait.problem, policy=policy)
     two_wait.parameters = replace(two_wait.parameters, victim_beside=beside)
-    begun: list[int | None] = []
-    ask = VictimModel.ask_whole
-
-    def remember(model: VictimModel, terms: Terms[int], **asked: Any) -> Question:
-        if "fixed" not in asked:
-            begun.append(asked["beyond"])
-        return ask(model, terms, **asked)
-
-    monkeypatch.setattr(descent, "improve", lambda *_: None)
-    monkeypatch.setattr(VictimModel, "ask_whole", remember)
     with SolverThreads(2) as threads:
         model = VictimModel(two_wait.problem, sharp=True)
         sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
@@ -123,7 +129,7 @@ def test_whole_numbers_are_tried_beside_neighbourhoods_where_there_is_time(
             sharp._keep(sharp.bounds[sharp.held])
         before = two_wait.worth.enough[goal]
         assert sharp._solves_beside(sharp) == bool(whole)
-    assert begun == [before] * whole
+    assert [asked["beyond"] for asked in asked_whole] == [before] * whole
     assert two_wait.reaches(goal) == bool(whole)
 
 
@@ -138,7 +144,7 @@ def test_whole_numbers_are_tried_beside_neighbourhoods_where_there_is_time(
 )
 def test_whole_numbers_begin_at_once_where_the_plan_is_far_from_its_bound(
     two_wait: State,
-    monkeypatch: pytest.MonkeyPatch,
+    asked_whole: list[dict[str, Any]],
     far: float,
     seconds: float,
     deterministic: bool,
@@ -147,31 +153,22 @@ def test_whole_numbers_begin_at_once_where_the_plan_is_far_from_its_bound(
     policy = replace(two_wait.problem.policy, deterministic=deterministic)
     two_wait.problem = replace(two_wait.problem, policy=policy)
     two_wait.parameters = replace(two_wait.parameters, victim_far=far, victim_whole_seconds=seconds)
-    begun: list[tuple[bool, float]] = []
-    ask = VictimModel.ask_whole
-
-    def remember(model: VictimModel, terms: Terms[int], **asked: Any) -> Question:
-        begun.append((asked["presolve"], asked["seconds"]))
-        return ask(model, terms, **asked)
-
-    monkeypatch.setattr(descent, "improve", lambda *_: None)
-    monkeypatch.setattr(VictimModel, "ask_whole", remember)
     with SolverThreads(2) as threads:
         model = VictimModel(two_wait.problem, sharp=True)
         sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
         goal, bound = two_wait.first_open, two_wait.bounds[two_wait.first_open]
         assert two_wait.worth.enough[goal] < bound
         sharp.begin()
-        assert len(begun) == early
+        assert len(asked_whole) == early
         if early:
-            assert not begun[0][0]
+            assert not asked_whole[0]["presolve"]
             sharp._relax()
             while sharp.held < goal:
                 sharp._keep(sharp.bounds[sharp.held])
             # It is taken, and not asked for again.
             assert sharp._solves_beside(sharp)
             assert two_wait.reaches(goal)
-            assert len(begun) == 1
+            assert len(asked_whole) == 1
 
 
 def test_what_whole_numbers_prove_is_a_bound(
