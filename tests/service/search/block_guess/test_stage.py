@@ -202,6 +202,19 @@ def test_of_a_guess_that_racks_do_not_hold_what_they_hold_is_kept() -> None:
         assert guess.fitting.misfit(block, inside) is None
 
 
+def test_a_brief_guess_gives_up_sooner() -> None:
+    steps = []
+    for brief in (False, True):
+        # No number of steps ends them, only steps without success.
+        state = counted(
+            scattered(4, blocks=5, gangs=60), replace(DEFAULTS, assign_strict_steps=999)
+        )
+        guess = BlockGuess(BlockProblem(state))
+        assert guess.strict(1, brief=brief) is None
+        steps.append(guess._steps)
+    assert steps[1] < steps[0]
+
+
 def test_the_guess_with_most_gangs_whole_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = BlockProblem(counted(scattered(6, blocks=3, gangs=30)))
     guess, found = BlockGuess(mine), list[Guess]()
