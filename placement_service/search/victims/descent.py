@@ -113,13 +113,13 @@ class Descent:
         )
         self.begun = _Begun(i, bounds, self._threads.begin(question))
         if is_far(self.state, i):
-            self._whole = self._begin_whole(i)
+            self._whole = self._begin_whole(i, far=True)
         self.model.undo(mark)
 
-    def _begin_whole(self, i: int) -> WholeNumbers:
+    def _begin_whole(self, i: int, *, far: bool = False) -> WholeNumbers:
         """Begins to settle a goal in whole numbers; those before it are held."""
         terms = self._terms[i] or []
-        return begin_whole(self.state, self._threads, self.model, terms, i, tight=self.sharp)
+        return begin_whole(self.state, self._threads, self.model, terms, i, far=far)
 
     def run(
         self, share: float, *, patient: bool = False, until: Future[Solved] | None = None

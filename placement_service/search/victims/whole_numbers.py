@@ -42,17 +42,18 @@ def begin_whole(
     terms: Terms[int],
     i: int,
     *,
-    tight: bool,
+    far: bool,
 ) -> WholeNumbers:
-    """Begins to settle a goal by a model in which those before it are held; where the model is
-    `tight`, to prepare it takes longer than it saves.
+    """Begins to settle a goal by a model in which those before it are held. Where the plan is `far`
+    from its bound only cuts count, and these come sooner where the model is not prepared.
     """
+    p = state.parameters
     question = model.ask_whole(
         terms,
         maximize=not state.goals[i].tier.minimize,
-        # What it has proven is lost where it ends too late, and it looks at the clock rarely.
-        seconds=state.left - state.parameters.victim_late,
+        # What it has proven is lost where it ends too late, and cuts hardly look at the clock.
+        seconds=state.left - (p.victim_late if far else 2 * p.victim_end),
         beyond=state.worth.enough[i],
-        presolve=not tight,
+        presolve=not far,
     )
     return WholeNumbers(i, model, threads.begin(question))
