@@ -11,7 +11,6 @@ import json
 import os
 import re
 import socket
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -27,6 +26,7 @@ from pydantic_settings import (
 from controller.advice.composition import AdapterName
 from controller.policy import TIERS, EvictionSetting, ExtrasSetting
 from placement.kubernetes.files.yaml_text import Repeated, documents
+from placement.near_names import did_you_mean
 
 _PREFIX: Final = "PLACEMENT_CONTROLLER_"
 #: What Kubernetes puts into the environment for a Service named placement-controller.
@@ -41,10 +41,9 @@ def _unknown_variables() -> list[str]:
         name = variable.removeprefix(_PREFIX)
         is_known = name.lower() in Settings.model_fields or _SERVICE_LINK.fullmatch(name)
         if variable.startswith(_PREFIX) and not is_known:
-            near = get_close_matches(name.lower(), Settings.model_fields, n=2)
-            meant = " or ".join(f"{_PREFIX}{one.upper()}" for one in near)
-            hint = f"; is it {meant}?" if near else ""
-            lines.append(f"{variable}: there is no such setting{hint}")
+            known = map(str.upper, Settings.model_fields)
+            hint = did_you_mean(name, known, prefix=_PREFIX)
+            lines.append(f"{variable}: no such setting{hint}")
     return lines
 
 

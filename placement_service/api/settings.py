@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, FilePath, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from placement.near_names import did_you_mean
 from placement_service.api.machine import concurrent_requests
 
 _MIB = 1024 * 1024
@@ -195,9 +195,7 @@ def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
         name = variable.removeprefix(PREFIX)
         if variable.startswith(PREFIX) and name not in known and not variable.startswith(_OTHERS):
             # Without what all of them begin with, which would make them all alike.
-            near = [f"{PREFIX}{one}" for one in get_close_matches(name, sorted(known), n=2)]
-            hint = f"; is it {' or '.join(near)}?" if near else ""
-            yield f"{variable}: no such setting{hint}"
+            yield f"{variable}: no such setting{did_you_mean(name, known, prefix=PREFIX)}"
 
 
 def faults(error: ValidationError) -> str:

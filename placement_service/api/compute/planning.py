@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Final
 
 from google.protobuf import duration_pb2
 from google.protobuf.message import DecodeError
 
+from placement.near_names import did_you_mean
 from placement.v1 import Placement as PlacementMessage
 from placement.v1 import Progress, planning_pb2
 from placement_service.api.envelope import not_a_message
@@ -413,10 +413,4 @@ def _cut(name: str) -> str:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    if len(name) > MAX_VALUE:
-        return ""
-    names = sorted(known)
-    # Labels are often called by what follows the slash.
-    near = [one for one in names if one.endswith(f"/{name}")]
-    near = near or get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return did_you_mean(name, known) if len(name) <= MAX_VALUE else ""

@@ -111,7 +111,7 @@ def test_the_environment_wins_over_the_file(
     monkeypatch.setenv("PLACEMENT_CONTROLLER_SERVICE_PORT_8080_TCP", "tcp://10.0.0.1:8080")
     Settings.load(None)
     monkeypatch.setenv("PLACEMENT_CONTROLLER_DRY_RUN", "true")
-    with pytest.raises(ValueError, match="PLACEMENT_CONTROLLER_DRY_RUN: there is no such setting"):
+    with pytest.raises(ValueError, match="PLACEMENT_CONTROLLER_DRY_RUN: no such setting"):
         Settings.load(None)
     monkeypatch.delenv("PLACEMENT_CONTROLLER_DRY_RUN")
     file.write_text("no_such_setting: 1\n")
@@ -145,7 +145,7 @@ def test_a_list_that_cannot_be_read_is_told_with_an_example(
     with pytest.raises(ValueError, match=r".") as wrong:
         Settings.load(None)
     assert str(wrong.value).splitlines() == [
-        "PLACEMENT_CONTROLLER_MOED: there is no such setting; is it PLACEMENT_CONTROLLER_MODE?",
+        "PLACEMENT_CONTROLLER_MOED: no such setting; did you mean PLACEMENT_CONTROLLER_MODE?",
         'PLACEMENT_CONTROLLER_ADVISE: is not JSON, such as ["kai"]',
     ]
 

@@ -108,5 +108,8 @@ def test_wrong_settings_are_named_and_end_the_program() -> None:
     )
     assert done.returncode == 1
     assert "PLACEMENT_PORT: " in done.stderr
-    assert "PLACEMENT_TLS_CLIENTCA: no such setting; is it PLACEMENT_TLS_CLIENT_CA" in done.stderr
+    assert (
+        "PLACEMENT_TLS_CLIENTCA: no such setting; did you mean PLACEMENT_TLS_CLIENT_CA"
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr

@@ -206,7 +206,9 @@ def test_variables_that_are_no_settings_are_told_with_the_nearest() -> None:
         )
     )
     (line,) = found
-    assert line.startswith("PLACEMENT_TLS_CLIENTCA: no such setting; is it PLACEMENT_TLS_CLIENT_CA")
+    assert line.startswith(
+        "PLACEMENT_TLS_CLIENTCA: no such setting; did you mean PLACEMENT_TLS_CLIENT_CA"
+    )
 
 
 def test_as_much_is_computed_at_once_as_the_machine_allows(tmp_path: Path) -> None:

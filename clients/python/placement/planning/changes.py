@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
+from placement.near_names import did_you_mean
 from placement.planning.gpus import GPUS, is_gpu
 from placement.planning.levels import HOSTNAME, domains, finer
 from placement.planning.selectors import Selector
@@ -351,8 +351,4 @@ def _short(name: str) -> str:
 
 
 def _missing(what: str, name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    # Labels and gangs are often called by what follows the slash.
-    near = [one for one in names if one.endswith(f"/{name}")]
-    near = near or get_close_matches(name, names, n=1)
-    return f"there is no {what} {name}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"there is no {what} {name}{did_you_mean(name, known)}"
