@@ -374,21 +374,20 @@ class Descent:
         improves the plan until that is done; false where it does not: mostly it ends in time where
         the linear program was solved soon.
         """
-        state, k = self.state, self.held
-        if self._whole is None or self._whole.goal != k:
+        state, k, whole = self.state, self.held, self._whole
+        if whole is None or whole.goal != k:
             if other.held == k and (busy := self._threads.owed):
                 self._improve(1.0, busy)
             least = state.parameters.victim_beside * other.model.relaxing_seconds
             able = self.sharp and other.held == k and self._threads.idle > 1 and self._improves()
             if not able or state.problem.policy.deterministic or state.left < least:
                 return False
-            self._whole = other._begin_whole(k)
-        _, model, solving = self._whole
+            whole = other._begin_whole(k)
         self._whole = None
-        self._improve(1.0, solving)
-        found = solving.result()
+        self._improve(1.0, whole.solving)
+        found = whole.solving.result()
         if found.values is not None and not self._is_reached(k):
-            aim(state, model, found.values)
+            aim(state, whole.model, found.values)
         if found.bound is not None:
             # Where nothing is better than the plan was, none was found since.
             self._learn(k, found.bound)

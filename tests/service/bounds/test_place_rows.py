@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from placement_service.cp_sat.solving import Answer
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
@@ -211,6 +212,17 @@ def test_who_is_torn_is_named_with_more_time_where_a_brief_count_settles_nothing
     torn = least_torn(state, broadest_level(state), longer=True)
     assert torn is not None
     assert len(torn.gangs) == 1
+
+
+def test_with_more_time_few_gangs_torn_will_do_where_the_fewest_are_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = counted(Scenario(CLUSTER).gang("a", *PARTS, prefer="block"))
+    level = broadest_level(state)
+    some = Answer(None, 1000, 0, proven=False)
+    monkeypatch.setattr(place_stage, "_fewest", lambda *_, **__: some)
+    assert least_torn(state, level) is None
+    assert least_torn(state, level, longer=True) is not None
 
 
 def test_a_gang_that_is_not_in_the_only_place_for_it_uses_all_others() -> None:

@@ -51,3 +51,10 @@ def test_several_for_one_pod_each_keep_out_who_may_use_none_of_them() -> None:
     scenario = Scenario("x1=8").hold("one", "x1", 2, "absent", allocate_once=True)
     scenario = scenario.hold("other", "x1", 2, "absent", allocate_once=True)
     scenario.gang("a", pods=1, gpus=4).gang("b", pods=1, gpus=4).place().expect(admitted=4)
+
+
+def test_several_that_serve_many_pods_keep_what_theirs_leave() -> None:
+    """Each pod finds all in any of them, and a third one only what both would have left."""
+    scenario = Scenario("x1=6").hold("one", "x1", 3, "own").hold("other", "x1", 3, "own")
+    scenario.gang("a", Group("own", pods=3, gpus=2)).place().expect(admitted=0)
+    scenario.gang("a", Group("own", pods=2, gpus=2)).place().expect(admitted=4)

@@ -27,6 +27,7 @@ from placement_service.search.victims.neighbourhoods import Neighbourhoods
 from placement_service.search.victims.regions import ByRegion, Shortfalls
 from placement_service.search.victims.solver_threads import SolverThreads
 from placement_service.search.victims.stage import settle_victims
+from placement_service.search.victims.whole_numbers import WholeNumbers
 from tests.service.evictions import PREEMPT, running, urgent
 from tests.service.questions import node
 from tests.service.search.victims.states import PARAMETERS, at, state_of
@@ -130,6 +131,7 @@ def test_whole_numbers_are_tried_beside_neighbourhoods_where_there_is_time(
         before = two_wait.worth.enough[goal]
         assert sharp._solves_beside(sharp) == bool(whole)
     assert [asked["beyond"] for asked in asked_whole] == [before] * whole
+    assert all(asked["presolve"] for asked in asked_whole)
     assert two_wait.reaches(goal) == bool(whole)
 
 
@@ -169,6 +171,23 @@ def test_whole_numbers_begin_at_once_where_the_plan_is_far_from_its_bound(
             assert sharp._solves_beside(sharp)
             assert two_wait.reaches(goal)
             assert len(asked_whole) == 1
+
+
+def test_what_was_begun_for_another_goal_says_nothing_of_this_one(
+    two_wait: State, asked_whole: list[dict[str, Any]]
+) -> None:
+    with SolverThreads(3) as threads:
+        model = VictimModel(two_wait.problem, sharp=True)
+        sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
+        sharp._relax()
+        goal = two_wait.first_open
+        while sharp.held < goal:
+            sharp._keep(sharp.bounds[sharp.held])
+        other = threads.begin(lambda: Solved(None, two_wait.worth.enough[goal]))
+        sharp._whole = WholeNumbers(goal + 1, model, other)
+        assert sharp._solves_beside(sharp)
+    assert len(asked_whole) == 1
+    assert two_wait.reaches(goal)
 
 
 def test_what_whole_numbers_prove_is_a_bound(
