@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import threading
@@ -32,6 +33,8 @@ def main(on_step: StepObserver = ignored) -> None:
     """Runs until SIGTERM or SIGINT; `on_step` is told of every step."""
     settings = _settings(_arguments())
     logs.configure(settings.log_format, settings.log_level)
+    # The log says by itself that no solver is reached, in the format that was asked for.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     told_to_stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told_to_stop.set())

@@ -157,8 +157,13 @@ def bare(client_wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory
 
 
 def run(python: Path, program: str) -> subprocess.CompletedProcess[str]:
+    # What gRPC itself logs, say of a connection that ends, is not looked at here.
     return subprocess.run(
-        [str(python), "-I", "-c", program], capture_output=True, text=True, timeout=120
+        [str(python), "-I", "-c", program],
+        env={**os.environ, "GRPC_VERBOSITY": "NONE"},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
