@@ -73,6 +73,31 @@ def test_a_flavor_whose_nodes_are_full_is_not_taken() -> None:
     assert queues_of(queue, workload("a", 6), hog) == {"a": "cq_own"}
 
 
+def test_a_flavor_whose_nodes_have_too_few_gpus_each_is_not_taken() -> None:
+    queue = cluster_queue(spot=8, own=8)
+    hogs = [
+        pod(f"hog-{name}", nodeName=name, containers=[container(gpu="5")])
+        for name in ("n-spot", "more-spot")
+    ]
+    more = node("more-spot", labels={"pool": "spot"})
+    assert queues_of(queue, workload("a", 5), more, *hogs) == {"a": "cq_own"}
+
+
+def test_a_workload_without_room_keeps_no_flavor_from_others() -> None:
+    queue = cluster_queue(spot=16, own=4)
+    found = queues_of(queue, workload("a", 12, priority=1), workload("b", 8))
+    assert found == {"a": "cq_spot", "b": "cq_spot"}
+
+
+def test_pods_of_a_workload_are_counted_on_the_nodes_of_a_flavor() -> None:
+    queue = cluster_queue(spot=16, own=16)
+    most = [node(f"more-{name}", labels={"pool": name}) for name in ("spot", "own")]
+    several = workload("a", 5)
+    several["spec"]["podSets"][0]["count"] = 2
+    found = queues_of(queue, *most, several, workload("b", 3), workload("c", 4))
+    assert found == {"a": "cq_spot", "b": "cq_spot", "c": "cq_own"}
+
+
 def test_quota_that_a_workload_holds_is_used_in_its_flavor() -> None:
     assigned = [{"name": "main", "count": 1, "flavors": {GPU: "spot"}, "resourceUsage": {GPU: "6"}}]
     held = workload("held", 6)
@@ -133,3 +158,15 @@ def test_what_a_queue_does_not_lend_others_do_not_get_together() -> None:
     assert "holds for each queue that borrows, not for several together" in "".join(
         said(translated(*NODES, *more).warnings)
     )
+
+
+def test_what_is_kept_from_a_cohort_may_be_lent_beside_it_with_a_warning() -> None:
+    def inside(cohort: str) -> list[Body]:
+        return [cluster_queue("a", cohort, x=1), cluster_queue("b", cohort, lends=0, x=1)]
+
+    below = thing("Cohort", VERSION, "below", spec={"parentName": "all"})
+    text = "holds for each queue that borrows, not for several together"
+    lonely = said(translated(*NODES, below, *inside("below")).warnings)
+    assert text not in "".join(lonely)
+    beside = cluster_queue("c", "all", x=4)
+    assert text in "".join(said(translated(*NODES, below, beside, *inside("below")).warnings))

@@ -1,15 +1,15 @@
 """Which flavor a waiting Workload takes, where the flavors of its ClusterQueue are told apart.
 
 As in Kueue, Workloads choose one after the other, by priority and then by age, each the first
-flavor that has enough quota left, here also enough GPUs on its nodes; the queue of that flavor
+flavor that has enough quota left, here also nodes with GPUs for its pods; the queue of that flavor
 then counts what the Workload asks for. One flavor is taken for all pod sets. Other choices are
-not tried, which a warning says.
+not tried, which a warning says. One that no flavor has room for keeps nothing from others.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from placement.kubernetes.kueue.flavors import Flavors
@@ -45,13 +45,13 @@ class Chooser:
         queues: KueueQueues,
         flavors: Flavors,
         admitted: Iterable[Object],
-        gpus: Mapping[str, int],
+        gpus: Mapping[str, Counter[int]],
     ) -> None:
-        """`gpus` are those that are free on the nodes of each flavor."""
+        """`gpus` are how many nodes of each flavor have how many GPUs free."""
         self._queues = queues
         self._flavors = flavors
         self._by_name = {queue.name: queue for queue in queues.queues}
-        self._gpus = Counter(gpus)
+        self._gpus = dict(gpus)
         self._used: dict[str, Counter[str]] = {}
         for one in admitted:
             for queue, amounts in quotas_of(one, queues, {}):
@@ -72,23 +72,23 @@ class Chooser:
         shared = [n for n in open_to[0][1] if all(n in names for _, names in open_to)]
         if not shared:
             return Choice("", 1)
-        wanted, least = Counter[str](), Counter[str]()
-        for pods, _ in open_to:
-            for resource, asked in _asked(pods.template).items():
-                wanted[resource] += asked * pods.number
-                least[resource] += asked * pods.minimum
-        fits = (
-            flavor
-            for amounts in (wanted, least)
-            for has_room in (self._has_gpus, lambda *_: True)
+        asked = [_asked(pods.template) for pods, _ in open_to]
+        counts = [
+            [pods.number for pods, _ in open_to],
+            [pods.minimum for pods, _ in open_to],
+        ]
+        with_quota = [
+            (flavor, number)
+            for number in counts
             for flavor in shared
-            if self._has_quota(queue, flavor, amounts) and has_room(flavor, amounts)
-        )
-        flavor = next(fits, "")
-        if flavor:
-            self._take(self._queues.name(queue, flavor), wanted)
-            self._gpus[flavor] -= wanted[GPUS]
-        return Choice(flavor or shared[0], len(shared))
+            if self._has_quota(queue, flavor, _sum(asked, number))
+        ]
+        for flavor, number in with_quota:
+            if self._place(flavor, asked, number):
+                self._take(self._queues.name(queue, flavor), _sum(asked, number))
+                return Choice(flavor, len(shared))
+        # It waits for room, and nobody for it.
+        return Choice(with_quota[0][0] if with_quota else shared[0], len(shared))
 
     def _take(self, queue: str, amounts: Mapping[str, int]) -> None:
         for above in self._upwards(queue):
@@ -102,8 +102,22 @@ class Chooser:
             if resource in above.limit
         )
 
-    def _has_gpus(self, flavor: str, amounts: Mapping[str, int]) -> bool:
-        return flavor not in self._gpus or amounts.get(GPUS, 0) <= self._gpus[flavor]
+    def _place(
+        self, flavor: str, asked: Sequence[Mapping[str, int]], numbers: Sequence[int]
+    ) -> bool:
+        """Gives pods GPUs on nodes of a flavor; False, and nothing is given, where these have no
+        room for all.
+        """
+        if flavor not in self._gpus:
+            return True
+        free = Counter(self._gpus[flavor])
+        for amounts, number in sorted(
+            zip(asked, numbers, strict=True), key=lambda pods: -pods[0].get(GPUS, 0)
+        ):
+            if not _fill(free, amounts.get(GPUS, 0), number):
+                return False
+        self._gpus[flavor] = free
+        return True
 
     def _upwards(self, name: str) -> list[Queue]:
         path: list[Queue] = []
@@ -121,14 +135,16 @@ def order(workload: Object) -> tuple[int, str, str, str]:
     return -priority, str(created or "~"), workload.namespace, workload.name
 
 
-def free_gpus(flavors: Flavors, nodes: Iterable[Object], pods: Iterable[Object]) -> dict[str, int]:
-    """What pods have not taken of the GPUs on open nodes of each flavor, in thousandths."""
+def free_gpus(
+    flavors: Flavors, nodes: Iterable[Object], pods: Iterable[Object]
+) -> dict[str, Counter[int]]:
+    """Open nodes of each flavor by the GPUs that pods have not taken there, in thousandths."""
     taken: Counter[str] = Counter()
     for pod in pods:
         at = At(pod.body, {})
         if at.get("status").get("phase").text() not in ("Succeeded", "Failed"):
             taken[at.get("spec").get("nodeName").text()] += _asked(pod.body)[GPUS]
-    free = dict.fromkeys(flavors.known, 0)
+    free: dict[str, Counter[int]] = {name: Counter() for name in flavors.known}
     for node in nodes:
         at = At(node.body, {})
         if at.get("spec").get("unschedulable").value is True:
@@ -137,8 +153,29 @@ def free_gpus(flavors: Flavors, nodes: Iterable[Object], pods: Iterable[Object])
         labels = at.get("metadata").get("labels").labels()
         for name, flavor in flavors.known.items():
             if flavor.labels.items() <= labels.items():
-                free[name] += max(0, left)
+                free[name][max(0, left)] += 1
     return free
+
+
+def _fill(free: Counter[int], each: int, number: int) -> bool:
+    """Puts pods on the fullest nodes that have room for one; whether all found a place."""
+    for left in sorted(free) if each else ():
+        there = min(left // each * free[left], number)
+        full, more = divmod(there, max(1, left // each))
+        free[left] -= full + bool(more)
+        free[left % each] += full
+        if more:
+            free[left - more * each] += 1
+        number -= there
+    return not each or not number
+
+
+def _sum(asked: Iterable[Mapping[str, int]], numbers: Iterable[int]) -> Counter[str]:
+    """What so many pods each ask for together."""
+    found = Counter[str]()
+    for amounts, number in zip(asked, numbers, strict=True):
+        found.update({resource: amount * number for resource, amount in amounts.items()})
+    return found
 
 
 def _gpus(amounts: At) -> int:

@@ -7,7 +7,8 @@ cohort has what it may borrow.
 What a member lends to nobody is for it alone, so the others of its cohort are in a queue of their
 own below the cohort, which has no more than all of them have without it. Where several members
 of a cohort lend only a part, such queues lie in each other, and leave out one member more each:
-that is less than every choice of members, so `loose` names those of which too much may be lent.
+that is less than every choice of members. What one keeps from its cohort, those beside the cohort
+could still take together with others in it. `loose` names those of which too much may be lent.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ def _pools(
         (name for name in inside if private[name]),
         key=lambda name: (-private[name][GPUS], -private[name].total(), name),
     )
-    if len(keepers) > 1 and len(inside) > 2:
+    several = len(keepers) > 1 and len(inside) > 2
+    beside = [m for m in members.values() if m.parent and m.parent == members[cohort].parent]
+    if several or (len(inside) > 1 and len(beside) > 1):
         tree.loose.update(keepers)
     above = cohort
     for keeper in keepers:
