@@ -84,7 +84,7 @@ def test_a_flavor_whose_nodes_have_too_few_gpus_each_is_not_taken() -> None:
 
 
 def test_a_workload_without_room_keeps_no_flavor_from_others() -> None:
-    queue = cluster_queue(spot=16, own=4)
+    queue = cluster_queue(spot=16, own=8)
     found = queues_of(queue, workload("a", 12, priority=1), workload("b", 8))
     assert found == {"a": "cq_spot", "b": "cq_spot"}
 
