@@ -303,15 +303,37 @@ def test_counts_of_overlapping_kinds_are_exact(seed: int) -> None:
     assert fits(sent, templates) == possible
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_many_kinds_that_narrow_each_other_are_counted_exactly(seed: int) -> None:
+    rng = random.Random(seed)
+    gpus = [{"size": rng.choice((20, 40, 60, 80))} for _ in range(3)]
+    least = [0, 10, 30, 35, 50, 55, 70, 75, 90]
+    wanted = [rng.choice(least) for _ in range(3)]
+    sent = request(
+        node("n1"), devices("n1", *gpus), device_class(),
+        *(template(f"t{n}", exactly("gpu", 1, f"{attribute('size')} >= {n}")) for n in least),
+        *(pod(f"p{i}", resourceClaims=claims(f"t{n}")) for i, n in enumerate(wanted)),
+        gang(podgroups=[group("w", *(f"p{i}" for i in range(3)))]),
+    )  # fmt: skip
+    by_name = {p.name: s.template for s in sent.gangs[0].groups[0].pod_sets for p in s.pods}
+    templates = [by_name[f"namespaces/ml/pods/p{i}"] for i in range(3)]
+    sizes = sorted(gpu["size"] for gpu in gpus)
+    possible = all(n <= size for n, size in zip(sorted(wanted), sizes, strict=True))
+    assert fits(sent, templates) == possible
+    assert all(len(t.requests.extended) <= len(least) for t in templates)
+
+
 def test_too_many_overlapping_kinds_are_refused() -> None:
     kinds = range(7)
+    pairs = [{f"k{i}": i in pair for i in kinds} for pair in itertools.combinations(kinds, 2)]
     sent = only_gang(
-        node("n1"), devices("n1", {}), *(device_class(f"k{k}", "true") for k in kinds),
+        node("n1"), devices("n1", *pairs),
+        *(device_class(f"k{k}", attribute(f"k{k}")) for k in kinds),
         *(template(f"t{k}", exactly(f"k{k}")) for k in kinds),
         pod("a", resourceClaims=claims("t3")), gang(podgroups=[group("w", "a")]),
     )  # fmt: skip
     (text,) = sent.unsupported
-    assert "7 kinds of requests choose the same devices" in text
+    assert "7 kinds of requests choose the same devices in too many ways" in text
 
 
 # --- ComputeDomains ---

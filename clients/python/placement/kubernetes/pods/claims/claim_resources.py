@@ -1,19 +1,19 @@
 """Kinds of requests of claims as resources: the devices that each chooses, node by node.
 
 Kinds may choose the same devices. By Hall's theorem a node can serve its pods when for every
-set of kinds, no more devices are asked for than the set chooses together. So every set of
-kinds that overlap somewhere is a resource too, of which a request of any kind in it takes one.
-That is exact. Sets of more kinds than `_MOST_OVERLAPPING` are not spelled out: their claims
-are refused.
+set of kinds, no more devices are asked for than the set chooses together. So sets of kinds that
+overlap are resources too, of which a request of any kind in it takes one: those that are linked
+by devices which two of them choose, and that no kind can join without choosing more. Of others
+the same follows, so that is exact. There are about as many as kinds where each chooses a part of
+what a broader one does. Where there are more than `_MOST_SETS` the claims are refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Final, NamedTuple
 
 from placement.kubernetes.pods.claims.cel_selectors import NoAnswerError, compiled
@@ -24,8 +24,8 @@ from placement.kubernetes.pods.claims.resource_slices import (
 )
 from placement.kubernetes.problems import Problem
 
-#: Kinds of requests that may choose the same devices: there are so many sets of them.
-_MOST_OVERLAPPING: Final = 6
+#: Sets of kinds that choose the same devices in part, for each family of kinds.
+_MOST_SETS: Final = 64
 #: Drivers whose devices are GPUs begin so.
 _GPU_DRIVERS: Final = "gpu."
 _PREFIX: Final = "claims.resource.k8s.io/"
@@ -67,7 +67,7 @@ def as_resources(
     devices: Mapping[str, list[ClaimableDevice]],
     warnings: list[Problem],
 ) -> ClaimResources:
-    """Every kind, and every set of kinds that overlap, as a resource of each node.
+    """Every kind, and sets of kinds that overlap, as a resource of each node.
 
     `kinds` has the template or claim of each that comes first.
     """
@@ -76,21 +76,21 @@ def as_resources(
     result.homes = {device.id: node for node, on_node in devices.items() for device in on_node}
     names = _names(kinds)
     for family in _families(kinds, chosen):
-        if len(family) > _MOST_OVERLAPPING:
-            text = f"{len(family)} kinds of requests choose the same devices"
+        sets = _linked_sets(family, chosen)
+        if sets is None:
+            text = f"{len(family)} kinds of requests choose the same devices in too many ways"
             result.refused.update(dict.fromkeys(family, text))
             continue
-        for size in range(1, len(family) + 1):
-            for several in combinations(family, size):
-                name = _PREFIX + _bounded(".or.".join(names[kind] for kind in several))
-                for kind in several:
-                    result.of_kind[kind] = (*result.of_kind.get(kind, ()), name)
-                for node, on_node in devices.items():
-                    together = [d.id for d in on_node if any(d.id in chosen[k] for k in several)]
-                    if together:
-                        result.nodes.setdefault(node, {})[name] = len(together)
-                    for one in together:
-                        result.of_device[one] = (*result.of_device.get(one, ()), name)
+        for several in [*((kind,) for kind in family), *sets]:
+            name = _PREFIX + _bounded(".or.".join(names[kind] for kind in several))
+            for kind in several:
+                result.of_kind[kind] = (*result.of_kind.get(kind, ()), name)
+            for node, on_node in devices.items():
+                together = [d.id for d in on_node if any(d.id in chosen[k] for k in several)]
+                if together:
+                    result.nodes.setdefault(node, {})[name] = len(together)
+                for one in together:
+                    result.of_device[one] = (*result.of_device.get(one, ()), name)
     drivers = {
         kind: {one.driver for one in chosen[kind]} for kind in kinds if kind not in result.refused
     }
@@ -148,6 +148,26 @@ def _families(kinds: Iterable[Kind], chosen: Mapping[Kind, set[DeviceId]]) -> li
                 devices |= other[1]
         families = [*apart, (members, devices)]
     return [members for members, _ in families]
+
+
+def _linked_sets(
+    family: Sequence[Kind], chosen: Mapping[Kind, set[DeviceId]]
+) -> list[tuple[Kind, ...]] | None:
+    """Sets of at least two kinds of a family that overlap, each with all kinds that choose no more
+    than it does; None where there are too many.
+    """
+    found: dict[frozenset[DeviceId], tuple[Kind, ...]] = {}
+    unlike = list({frozenset(chosen[kind]): None for kind in family if chosen[kind]})
+    waiting = unlike[: _MOST_SETS + 1]
+    while waiting:
+        devices = waiting.pop()
+        if devices in found:
+            continue
+        found[devices] = tuple(kind for kind in family if chosen[kind] and chosen[kind] <= devices)
+        if len(found) > _MOST_SETS:
+            return None
+        waiting += (devices | other for other in unlike if not devices.isdisjoint(other))
+    return [kinds for kinds in found.values() if len(kinds) > 1]
 
 
 def _names(kinds: Mapping[Kind, str]) -> dict[Kind, str]:
