@@ -12,6 +12,7 @@ import pytest
 from placement_service.api import admission as module
 from placement_service.api.admission import Admission
 from placement_service.entities.errors import Busy, Draining, NotArrived
+from tests.waiting import LONG
 
 Turn = asyncio.Future[None]
 
@@ -19,7 +20,7 @@ Turn = asyncio.Future[None]
 ARRIVING = 8
 
 
-def door(places: int = 2, held_bytes: int = 100, arrival_seconds: float = 60.0) -> Admission:
+def door(places: int = 2, held_bytes: int = 100, arrival_seconds: float = 10 * LONG) -> Admission:
     return Admission(
         places=places,
         pending=1,
@@ -28,6 +29,12 @@ def door(places: int = 2, held_bytes: int = 100, arrival_seconds: float = 60.0) 
         retry_after_seconds=1.0,
         arrival_seconds=arrival_seconds,
     )
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody makes room because time passes."""
+    monkeypatch.setattr(module, "PATIENCE", 10 * LONG)
 
 
 def run(work: Coroutine[None, None, None]) -> None:
@@ -173,11 +180,12 @@ def test_a_message_that_does_not_come_is_not_waited_for() -> None:
     run(work())
 
 
+@pytest.mark.usefixtures("patient")
 def test_calls_without_message_of_one_connection_keep_no_other_out() -> None:
     async def work() -> None:
         admission = door()
         idle = await reading(admission, "hostile", 100)
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(LONG):
             assert await admission.arrival("honest", at_once) == b"request"
         await end(idle)
 
@@ -200,6 +208,7 @@ def test_calls_without_message_of_many_connections_make_room(
     run(work())
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_next_to_send_is_of_the_connection_with_the_fewest_that_do() -> None:
     async def work() -> None:
         admission = door()
@@ -209,7 +218,7 @@ def test_the_next_to_send_is_of_the_connection_with_the_fewest_that_do() -> None
         await asyncio.sleep(0)
         assert not honest.done()
         arriving = [task for tasks in idle for task in tasks[: ARRIVING // 2]]
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(LONG):
             await end(arriving[:1])
             assert await honest == b"request"
             await neighbour
@@ -219,6 +228,7 @@ def test_the_next_to_send_is_of_the_connection_with_the_fewest_that_do() -> None
     run(work())
 
 
+@pytest.mark.usefixtures("patient")
 def test_those_of_an_address_who_come_by_many_connections_are_behind_all_others() -> None:
     async def work() -> None:
         admission = door()
@@ -231,7 +241,7 @@ def test_those_of_an_address_who_come_by_many_connections_are_behind_all_others(
 
         others = [asyncio.ensure_future(noted(peer)) for peer in ("hostile:99", "honest:1")]
         await asyncio.sleep(0)
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(LONG):
             # One that sends leaves, then all that wait.
             await end(idle[:1])
             await others[1]
@@ -272,12 +282,13 @@ def test_those_who_wait_to_send_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     run(work())
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_caller_who_leaves_while_arriving_leaves_nothing_behind() -> None:
     async def work() -> None:
         admission = door()
         for _ in range(3):
             await end(await reading(admission, "a", 20))
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(LONG):
             for peer in ("a", "b"):
                 assert await admission.arrival(peer, at_once) == b"request"
         assert not admission._expected

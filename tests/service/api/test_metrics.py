@@ -45,7 +45,8 @@ def test_calls_answers_and_processes_are_counted(caplog: pytest.LogCaptureFixtur
         for which in ("arrive", "wait", "compute", "read", "formulate", "search", "write"):
             assert metric(f'placement_service_stage_seconds_count{{stage="{which}"}}') >= 1, which
         assert metric("placement_service_requests") == 0
-        assert metric('placement_service_compute_processes{state="idle"}') == 1
+        idle = 'placement_service_compute_processes{state="idle"}'
+        wait_until(lambda: metric(idle) == 1, "the process is free again")
         (pid,) = service.server.process_ids()
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: metric("placement_service_process_ends_total") == 1, "its end is told")
