@@ -30,6 +30,7 @@ from placement_service.cp_sat.linear_program import (
 )
 from placement_service.cp_sat.probing import impossible
 from placement_service.cp_sat.tightening import tightened
+from placement_service.entities.deadline import check_time
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.tiers.goal import Terms
 
@@ -119,16 +120,6 @@ class _Asked:
             if bound is not None and sign * bound > sign * beyond:
                 bound = beyond
         return Solved(values, bound, reason is mathopt.TerminationReason.OPTIMAL)
-
-
-class OutOfTime(Exception):
-    """There is no time left to build the model."""
-
-
-def check_time(until: float) -> None:
-    """Raises OutOfTime where `time.monotonic` is past `until`."""
-    if time.monotonic() > until:
-        raise OutOfTime
 
 
 class LinearModel:

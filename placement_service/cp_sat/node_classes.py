@@ -8,15 +8,14 @@ equally eligible, and the same multisets of units fit on them.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
+from placement_service.entities.deadline import check_time
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
 from placement_service.formulation.problem import Problem
 
@@ -161,8 +160,7 @@ def _facts(
     facts: list[_Fits] = []
     for i, (key, limit) in enumerate(zip(keys, limits, strict=True)):
         if key not in known:
-            if time.monotonic() > until:
-                raise OutOfTime
+            check_time(until)
             most = highest[key]
             steps = parameters.steps_per_pattern * most
             known[key] = units.fitting(room[i], eligible[i], most, steps, until)
@@ -251,8 +249,8 @@ def _patterns(
         steps += 1
         if steps > most_steps or len(found) > most_patterns:
             return False
-        if not steps % STEPS_AT_ONCE and time.monotonic() > until:
-            raise OutOfTime
+        if not steps % STEPS_AT_ONCE:
+            check_time(until)
         if at == len(able):
             grown = any(
                 chosen[k] < caps[k] and fits(row) for k, row in zip(able, rows, strict=True)

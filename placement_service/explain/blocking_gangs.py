@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.entities.deadline import OutOfTime
 from placement_service.entities.request import Snapshot
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind
 from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
@@ -24,7 +25,6 @@ from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.open_gangs import MUST_RUN
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 

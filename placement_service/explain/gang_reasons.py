@@ -24,6 +24,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
+from placement_service.entities.deadline import OutOfTime
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
 from placement_service.entities.request import Snapshot
@@ -43,7 +44,6 @@ from placement_service.explain.reservation_reasons import ReservationReasons
 from placement_service.explain.volume_reasons import with_claims
 from placement_service.formulation.plan import Plan, from_solution, home_plan
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.judge.score import Score

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement_service.entities.deadline import OutOfTime
 from placement_service.entities.devices import Device
 from placement_service.entities.eviction import DisruptionBudget, EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
@@ -37,7 +38,6 @@ from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import host_ports
 from placement_service.formulation.rules.queues import UNITS_PER_GPU
 from placement_service.formulation.sharing_columns import whole_column
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
+from placement_service.entities.deadline import OutOfTime
 from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
@@ -30,7 +31,6 @@ from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.heuristic.one_gang.extras import GangExtras, Size, extra_size
 from placement_service.heuristic.one_gang.placer import GangPlacer
 from placement_service.heuristic.one_gang.regions import Region
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.orders import Order
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.slot_layout import Layout

@@ -14,9 +14,9 @@ import numpy as np
 from placement_service.cp_sat.aggregate.model import AggregateModel, aggregate_size
 from placement_service.cp_sat.aggregate.part_types import is_plain
 from placement_service.cp_sat.aggregate.variables import TooManyVariables
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
 from placement_service.cp_sat.subproblem import Subproblem
+from placement_service.entities.deadline import OutOfTime
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import worth
 from placement_service.formulation.tiers.goal import Terms

@@ -8,9 +8,9 @@ import numpy as np
 
 from placement_service.cp_sat.exact.model import ExactModel, size_of
 from placement_service.cp_sat.exact.objective import Goals
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
 from placement_service.cp_sat.subproblem import Subproblem
+from placement_service.entities.deadline import OutOfTime
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms

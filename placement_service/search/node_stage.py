@@ -17,9 +17,9 @@ from placement_service.bounds.ways_to_count import usable_nodes
 from placement_service.cp_sat.aggregate.domain_forest import Forest
 from placement_service.cp_sat.aggregate.model import AggregateModel
 from placement_service.cp_sat.aggregate.variables import TooManyVariables
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Var
 from placement_service.cp_sat.subproblem import Subproblem
+from placement_service.entities.deadline import OutOfTime
 from placement_service.entities.solution import TierName
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Terms

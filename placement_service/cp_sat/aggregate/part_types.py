@@ -20,7 +20,7 @@ from typing import NamedTuple
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.aggregate.domain_forest import Forest
 from placement_service.cp_sat.exact.variables import is_single
-from placement_service.cp_sat.linear_model import check_time
+from placement_service.entities.deadline import check_time
 from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.gangs.scope_tree import Part
 from placement_service.formulation.indices import ClassIdx, GangIdx

@@ -27,11 +27,11 @@ from placement_service.cp_sat.aggregate.tally import (
     UnitsOfParts,
 )
 from placement_service.cp_sat.aggregate.vertex_capacity import VertexCapacity
-from placement_service.cp_sat.linear_model import check_time
 from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.solving import Var
 from placement_service.cp_sat.subproblem import Subproblem
+from placement_service.entities.deadline import check_time
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN

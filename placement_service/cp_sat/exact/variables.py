@@ -5,7 +5,6 @@ Nothing is constrained here.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -13,12 +12,12 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Var
 from placement_service.cp_sat.subproblem import Subproblem
+from placement_service.entities.deadline import check_time
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx, LevelIdx
 from placement_service.formulation.plan import is_placed
@@ -94,8 +93,7 @@ class ExactVariables:
 
     def check_time(self) -> None:
         """Raises OutOfTime where `time.monotonic` is past the end."""
-        if time.monotonic() > self._until:
-            raise OutOfTime
+        check_time(self._until)
 
     def _levels(self) -> list[LevelIdx]:
         """The levels whose domains distinguish nodes."""

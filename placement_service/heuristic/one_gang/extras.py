@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from placement_service.entities.deadline import OutOfTime
 from placement_service.formulation.indices import ClassIdx, DemandIdx
 from placement_service.formulation.problem import CPU_COLUMN, DemandUnits, Problem
 from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
-from placement_service.heuristic.one_gang.units import GangUnits, OutOfTime
+from placement_service.heuristic.one_gang.units import GangUnits
 
 #: What an extra takes: GPUs, then CPU.
 Size = tuple[int, int]

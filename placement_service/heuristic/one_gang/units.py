@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.entities.deadline import check_time
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.levels import sums_by_domain
@@ -20,10 +20,6 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: What a pod in a domain counts in a key: more than all else.
 _CROWDED = 1 << 50
-
-
-class OutOfTime(Exception):
-    """There is no time left to place the gang."""
 
 
 class NodeUnits(NamedTuple):
@@ -114,8 +110,7 @@ class GangUnits:
 
     def check_time(self) -> None:
         """Raises OutOfTime when there is no time left."""
-        if time.monotonic() > self._until:
-            raise OutOfTime
+        check_time(self._until)
 
     # --- room -------------------------------------------------------------
 

@@ -8,16 +8,15 @@ to those that need them anywhere: it is no gain to use up cheap ones.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.entities.deadline import check_time
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.victims.prices import Floats
 
 
@@ -84,8 +83,7 @@ class JointDomains:
         return found
 
     def _best(self, claim: Claim, until: float) -> _Best:
-        if time.monotonic() > until:
-            raise OutOfTime
+        check_time(until)
         if claim.broad:
             rises = [(self._rise(b, more=claim.slots), b) for b in range(len(self._broad))]
         else:

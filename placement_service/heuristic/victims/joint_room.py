@@ -12,18 +12,17 @@ then domains are chosen again.
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.entities.deadline import OutOfTime, check_time
 from placement_service.formulation.arrays import Ints, fit
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units, home_plan
 from placement_service.formulation.problem import Demand, Gang, Problem
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims.cleared_slots import ClearedSlots
 from placement_service.heuristic.victims.joint_domains import Claim, JointDomains
@@ -166,8 +165,7 @@ class _Search:
         question = self._question
         costs = []
         for domain in range(self._problem.levels[question.narrow].count):
-            if time.monotonic() > self._until:
-                raise OutOfTime
+            check_time(self._until)
             costs.append([one.cost for one in self._slots.of(domain)])
         claims = [*question.claims, *self._movers.values()]
         claimed = sum(claim.slots for claim in claims)

@@ -29,12 +29,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.entities.deadline import OutOfTime
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.eviction.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Demand, Gang
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.orders import TurnOrder, narrowest_first
 from placement_service.heuristic.pace import MOST_BEHIND, NoTimeForAll, Pace
 from placement_service.heuristic.plan_builder import Builder, bases_first

@@ -19,9 +19,9 @@ from placement_service.cp_sat.aggregate.model import AggregateModel
 from placement_service.cp_sat.aggregate.part_types import is_plain
 from placement_service.cp_sat.exact.model import ExactModel, size_of
 from placement_service.cp_sat.exact.objective import Goals
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.cp_sat.subproblem import Subproblem
+from placement_service.entities.deadline import OutOfTime
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.levels import sums_by_domain

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from placement_service.cp_sat.victims.model import VictimModel
 from placement_service.cp_sat.victims.target import target_of
+from placement_service.entities.deadline import OutOfTime
 from placement_service.formulation.arrays import Floats
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, has_minimum
 from placement_service.formulation.tiers.admitted import Admitted
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.orders import narrowest_first, orders
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.victims.model import VictimModel
+from placement_service.entities.deadline import OutOfTime
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import hold

@@ -12,8 +12,8 @@ import random
 import time
 from contextlib import suppress
 
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.victims.model import VictimModel
+from placement_service.entities.deadline import OutOfTime
 from placement_service.heuristic.victims.make_room import spare_victims
 from placement_service.search.groundwork import many_may_give_way
 from placement_service.search.incumbent import State

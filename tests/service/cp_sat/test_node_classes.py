@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.node_classes import NodeClass, classify
+from placement_service.entities.deadline import OutOfTime
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from tests.placed import solve

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
+from placement_service.entities.deadline import OutOfTime
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic import plan_builder
 from placement_service.heuristic.one_gang.placer import GangPlacer
 from placement_service.heuristic.one_gang.regions import EVERYWHERE, Region
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from tests.scenario import Scenario

@@ -13,8 +13,8 @@ import pytest
 
 from placement_service.cp_sat.admission.master import AdmissionMaster
 from placement_service.cp_sat.aggregate.model import AggregateModel
-from placement_service.cp_sat.linear_model import OutOfTime
 from placement_service.cp_sat.subproblem import Subproblem
+from placement_service.entities.deadline import OutOfTime
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution

@@ -10,8 +10,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from placement_service.entities.deadline import OutOfTime
 from placement_service.formulation.indices import GangIdx
-from placement_service.heuristic.one_gang.units import OutOfTime
 from placement_service.heuristic.victims.joint_domains import Claim, JointDomains
 
 
