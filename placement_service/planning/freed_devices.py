@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from placement_service.entities.node import Node
-from placement_service.entities.request import Policy
+from placement_service.entities.request import BoundPod, Policy, Snapshot
 from placement_service.formulation.arrays import Bools
 from placement_service.formulation.devices.boards import left_of
 from placement_service.formulation.devices.device_blocks import honours
@@ -54,25 +54,29 @@ def freed_devices(
 def _given(leavers: Leavers, policy: Policy) -> dict[int, _Given]:
     """What leavers give back, by the place of the node."""
     nodes, found = leavers.snapshot.columns, defaultdict[int, _Given](dict)
-    for gang in leavers.snapshot.gangs:
+    for pod, want in _users(leavers.snapshot, policy):
+        row = nodes.row_of.get(pod.node)
+        if row is None:
+            continue
+        for i, device in enumerate(nodes[row].devices):
+            if device.index in pod.devices and device.healthy:
+                load = want.load(device.memory_bytes) or ALL
+                for v in leavers.of.get(pod.name, ()):
+                    # Extras that are alike leave one by one.
+                    before = found[row].get((v, i), NONE) if leavers.names[v] else NONE
+                    more = before.compute + load.compute, before.memory + load.memory
+                    found[row][v, i] = Load(*more)
+    return found
+
+
+def _users(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[BoundPod, Want]]:
+    """The running pods whose devices are known, and what they want of each."""
+    for gang in snapshot.gangs:
         for group in gang.groups:
             for pod_set in group.pod_sets:
                 want = want_of(pod_set.template, policy)
-                for pod in pod_set.bound_pods if want is not None else ():
-                    row = nodes.row_of.get(pod.node, -1) if pod.devices else -1
-                    if row < 0 or want is None:
-                        continue
-                    devices = nodes[row].devices
-                    for i, device in enumerate(devices):
-                        load = want.load(device.memory_bytes) or ALL
-                        if device.index not in pod.devices or not device.healthy:
-                            continue
-                        for v in leavers.of.get(pod.name, ()):
-                            # Extras that are alike leave one by one.
-                            before = found[row].get((v, i), NONE) if leavers.names[v] else NONE
-                            more = before.compute + load.compute, before.memory + load.memory
-                            found[row][v, i] = Load(*more)
-    return found
+                if want is not None:
+                    yield from ((pod, want) for pod in pod_set.bound_pods if pod.devices)
 
 
 def _tells(node: Node, wants: Sequence[Want], given: _Given) -> bool:
@@ -86,8 +90,9 @@ def _tells(node: Node, wants: Sequence[Want], given: _Given) -> bool:
 
 def _want(node: Node, demand: int, units: int, want: Want) -> DeviceWant | None:
     """What a unit takes of the devices of a node; None for what is not known."""
-    loads = [want.load(device.memory_bytes) for device in node.devices]
-    if not want.number or any(load is None for load in loads):
+    told = [want.load(device.memory_bytes) for device in node.devices]
+    loads = tuple(load for load in told if load is not None)
+    if not want.number or len(loads) < len(told):
         return None
     partitions = None
     if want.in_partition or (want.whole and honours(node)):
@@ -95,8 +100,6 @@ def _want(node: Node, demand: int, units: int, want: Want) -> DeviceWant | None:
         partitions = tuple(
             tuple(place[index] for index in devices)
             for devices, grade in graded(node.partitions).items()
-            if len(devices) == want.number
-            and place.keys() >= set(devices)
-            and (grade.serves(want) or not want.in_partition)
+            if len(devices) == want.number and place.keys() >= set(devices) and grade.serves(want)
         )
-    return DeviceWant(demand, units, want.number, tuple(load or ALL for load in loads), partitions)
+    return DeviceWant(demand, units, want.number, loads, partitions)
