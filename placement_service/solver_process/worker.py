@@ -248,9 +248,9 @@ class _Work:
 
         def asked() -> Solution | None:
             search = self._inbox.waiting()
-            if search is None or search.kind is not Kind.ASKED:
+            # A process that expects a search is asked nothing else until that is taken back.
+            if search is None or search.kind is not Kind.ASKED or until():
                 return None
-            # A process that expects a search is asked nothing else.
             return cast("Job", pickle.loads(search.payload)).start
 
         self._coming = pickle.loads(sent.payload)

@@ -67,6 +67,18 @@ def test_a_problem_that_is_not_searched_leaves_nothing_behind() -> None:
         assert pool.process_ids() == before
 
 
+def test_the_search_of_another_problem_hears_nothing_of_one_that_was_dropped() -> None:
+    problem, other = problem_of(ENDLESS_NODES), problem_of(3)
+    told: list[Solution] = []
+    with pool_with(PREPARING) as pool:
+        assert pool.wait_until_ready(LONG)
+        for _ in range(5):
+            with pool.expecting(problem, deadline=late()):
+                time.sleep(0.05)
+            search(pool, other, first_answer(other), reported=told)
+    assert not told
+
+
 def test_another_problem_is_not_answered_with_the_one_that_was_expected() -> None:
     """The process that waits for one problem is not free for another."""
     expected, other = problem_of(3), problem_of(1)
