@@ -332,6 +332,7 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
         ),
         pytest.param("a: 0x" + "F" * 5000, "is not valid YAML: a number of 5,002", id="a huge one"),
         pytest.param("a: !!int foo", "is not valid YAML: 'foo' is not a number", id="no number"),
+        pytest.param("a: !!int ''", "is not valid YAML: '' is not a number", id="an empty number"),
         pytest.param("a: !!bool foo", "is not valid YAML: neither true nor false", id="no truth"),
         pytest.param("a: !!set {b}", "is not valid YAML: could not determine", id="a set"),
         pytest.param("a: !!binary aGE=", "is not valid YAML: could not determine", id="bytes"),
