@@ -1,12 +1,27 @@
-"""What all tests share: how hypothesis searches, and a real cluster for those who ask."""
+"""What all tests share: surroundings that are the same everywhere, how hypothesis searches, and a
+real cluster for those who ask.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
+import re
 
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.cluster.fixtures"]
+
+# What a machine sets for its people and programs: proxies, credentials, colours, sizes of terminals
+# and what gRPC logs. Tests that are about these set them; before all imports, as gRPC reads some
+# when it is loaded.
+_OF_THE_MACHINE = re.compile(
+    r"(?i:.*_proxy)|GRPC_.*|KUBE(CONFIG|RNETES_.*)|(FORCE_|NO_|CLI)COLOR.*|COLUMNS|LINES"
+)
+for _name in [name for name in os.environ if _OF_THE_MACHINE.fullmatch(name)]:
+    del os.environ[_name]
+# What such programs write to is no terminal, of whatever kind this one is.
+os.environ["TERM"] = "xterm"
 
 # Machines that run tests are shared, and a slow one is no bug.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
