@@ -2,7 +2,8 @@
 
 Reads what people have: YAML with several documents, JSON, lists, the output of
 ``kubectl get ... -o json``, snapshot archives of KAI, gzip, ZIP, folders of all that. JSON
-goes through the JSON parser, which is several times faster. A file that cannot be read or parsed is a problem, and the others are read on.
+goes through the JSON parser, which is several times faster. A file that cannot be read or parsed is
+a problem, and the others are read on.
 """
 
 from __future__ import annotations
