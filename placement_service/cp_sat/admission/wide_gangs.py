@@ -18,8 +18,9 @@ others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import combinations, groupby
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -32,6 +33,9 @@ from placement_service.formulation.arrays import Ints
 #: Classes that are counted like this: each has variables for every row and place.
 MOST_CLASSES = 8
 
+#: Places of a class up to which it is told which of its gangs uses which.
+MOST_PLACES = 20
+
 #: Parts that count in a row: the class, the level that they are counted at, what they ask for, and
 #: what one of them weighs.
 Counted = tuple[tuple[int, int, Content, int], ...]
@@ -40,6 +44,58 @@ Counted = tuple[tuple[int, int, Content, int], ...]
 def are_few(places: PlaceRows) -> bool:
     """Whether so few classes prefer a place that all of them can be counted."""
     return len(places.beyond) + len(places.prefer) <= MOST_CLASSES
+
+
+class Inside(NamedTuple):
+    """The places of gangs of a class: for each how many of them use it, and for each kind of their
+    parts how many a gang has and how many lie in each place.
+    """
+
+    uses: Sequence[Var]
+    parts: Sequence[tuple[int, Sequence[Var]]] = ()
+
+    def of_each(self, gangs: int, solver: cp_model.CpSolver) -> Sequence[tuple[int, ...]]:
+        """The places of each of so many gangs in a solution, those with most of them first; nothing
+        where it is not told which of them uses which.
+        """
+        used = [p for p, use in enumerate(self.uses) if solver.value(use)]
+        if gangs == 1:
+            return [tuple(used)]
+        if not self.parts or len(used) > MOST_PLACES:
+            return ()
+        needs = np.array([times for times, _ in self.parts], dtype=np.int64)
+        there = np.array([[solver.value(vs[p]) for _, vs in self.parts] for p in used])
+        found = (tuple(used[i] for i in mine) for mine in shares(needs, there, gangs))
+        return sorted(found, key=len, reverse=True)
+
+
+def shares(needs: Ints, there: Ints, gangs: int) -> Sequence[tuple[int, ...]]:
+    """The places of each of some gangs that need so many parts of each kind [K], of those that lie
+    `there` [P, K]. One after another takes the fewest places that hold its parts, and of those
+    what leaves least there.
+    """
+    there, found = there.copy(), []
+    for _ in range(gangs):
+        left = np.flatnonzero(there.any(axis=1)).tolist()
+        able = (
+            some
+            for count in range(1, len(left) + 1)
+            for some in combinations(left, count)
+            if (there[list(some)].sum(axis=0) >= needs).all()
+        )
+        fewest: tuple[int, ...] = ()
+        for some in able:
+            if fewest and len(some) > len(fewest):
+                break
+            if not fewest or there[list(some)].sum() < there[list(fewest)].sum():
+                fewest = some
+        wanted = needs.copy()
+        for p in fewest:
+            taken = np.minimum(there[p], wanted)
+            there[p] -= taken
+            wanted -= taken
+        found.append(fewest)
+    return found
 
 
 class WideGangs:
@@ -82,6 +138,17 @@ class WideGangs:
             rooms[key] = np.minimum(row.room, rooms.get(key, row.room))
         for (weight, counted), room in rooms.items():
             self._post(np.frombuffer(weight, dtype=np.int64), counted, room)
+        #: By class, the places of its gangs.
+        self.inside = {c: Inside(uses, self._parts_of(c)) for c, uses in self.uses.items()}
+
+    def _parts_of(self, c: int) -> Sequence[tuple[int, Sequence[Var]]]:
+        """The parts of a class at the level where it has most of them, as in `Inside`."""
+        groups = [group for known, group in self._inside if known == c]
+        parts = self._places.counting.classes[c].parts
+        most = max(groups, key=lambda g: sum(times for _, times in parts[g]), default=None)
+        if most is None:
+            return ()
+        return [(times, self._inside[c, most][content]) for content, times in parts[most]]
 
     def _counted(self, row: PlaceRow) -> Counted:
         """The parts of our classes that count in a row."""

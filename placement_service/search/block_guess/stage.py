@@ -47,6 +47,7 @@ def _assign(mine: BlockProblem, *, again: bool) -> bool:
         return False
     guess = BlockGuess(mine, again=again)
     found = _first(state, guess)
+    at_once = found is not None
     crowded: Guess | None = None
     for _ in range(p.assign_attempts):
         if found is None and not (guess.failed and _hopeless(mine, again)):
@@ -62,8 +63,11 @@ def _assign(mine: BlockProblem, *, again: bool) -> bool:
             filled = _filled(mine, found)
         # Small pods may find no room where the counts say that there is some.
         if filled is not None and _take(mine, filled):
-            if mine.varied and state.open_tier is TierName.TOPOLOGY:
-                _take_fewer_torn(mine, guess)
+            if state.open_tier is TierName.TOPOLOGY:
+                if mine.varied:
+                    _take_fewer_torn(mine, guess)
+                elif at_once and not guess.target.is_advised:
+                    _take_wide_as_counted(mine, again=again)
             confirm_places(state)
             return True
         found = None
@@ -75,6 +79,21 @@ def _assign(mine: BlockProblem, *, again: bool) -> bool:
         return True
     _take_most(mine, guess)
     return False
+
+
+def _take_wide_as_counted(mine: BlockProblem, *, again: bool) -> None:
+    """Take the plan of a guess with gangs that no block can hold where counting says, if that has
+    fewer domains.
+    """
+    torn = least_torn(mine.state, mine.blocks.level, wide=True)
+    if torn is None or not torn.places:
+        return
+    guess = BlockGuess(mine, again=again)
+    guess.target.advise(torn)
+    found = guess.strict(guess.parameters.assign_strict)
+    filled = None if found is None else GuessFilling(mine, found, guess.fitting).filled()
+    if filled is not None:
+        mine.take(filled)
 
 
 def _take_fewer_torn(mine: BlockProblem, guess: BlockGuess) -> None:

@@ -49,8 +49,8 @@ class GuessTarget:
         self._wanted = self._of_target()
         #: Those that are torn in any case.
         self._advised: Counter[int] = Counter()
-        #: By class of torn gangs, the blocks that pieces are for, where they are known.
-        self._places: dict[int, Sequence[int]] = {}
+        #: By class of torn gangs, the blocks that pieces of each are for, where they are known.
+        self._places: dict[int, list[Sequence[int]]] = {}
         most = max(map(self.size, self.bundles), default=0)
         self._firm = FIRM * round(self.rows.unit * (TORN + TORN_SHARE * most))
         #: How many gangs are torn since the last begin.
@@ -89,11 +89,16 @@ class GuessTarget:
         alone = (self._at.get(Bundle(((class_of.get(g, -1), 1),))) for g in torn.gangs)
         # A gang that has others based on it is torn only together with these.
         self._advised = Counter(i for i in alone if i is not None)
-        self._places = {
-            class_of[g]: [order.index(b) for b in places if b in order]
-            for g, places in torn.places.items()
-            if g in class_of
-        }
+        self._places = {}
+        for g, places in torn.places.items():
+            if g in class_of:
+                mine = [order.index(b) for b in places if b in order]
+                self._places.setdefault(class_of[g], []).append(mine)
+
+    @property
+    def is_advised(self) -> bool:
+        """Whether anything was said of gangs that are torn in any case."""
+        return bool(self._advised or self._places)
 
     def choose_for_all(self) -> None:
         """From now on find blocks for all parts: what names none found no room in what was left."""
@@ -160,10 +165,11 @@ class GuessTarget:
         """Torn gangs by class, the first of which is the `first`-th that is torn, in pieces; some
         of them in `more`. `load` [B, R] is what blocks hold.
         """
+        known = {c: iter(places) for c, places in self._places.items()}
         cut = self._cutter.cut(
             [parts_of(self.mine.classes[c]) for c in torn],
             more=more,
-            places=[self._places.get(c, ()) for c in torn],
+            places=[next(known.get(c, iter(())), ()) for c in torn],
             load=load,
         )
         return [GangPiece(first + piece.gang, piece.parts) for piece in cut]

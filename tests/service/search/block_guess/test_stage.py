@@ -322,6 +322,10 @@ def test_of_gangs_that_compete_for_roomy_racks_the_fewest_are_torn() -> None:
         (1.05, 5, 4),
         # Gangs of twelve and of six such parts have none, and their pieces fit in few ways.
         (1.3, 5, 6),
+        # Two alike gangs of nine such parts have none: each has two blocks of its own.
+        (1.05, 96, 2),
+        (1.05, 90, 3),
+        (1.05, 93, 5),
     ],
 )
 def test_of_gangs_that_blocks_cannot_all_hold_whole_those_are_torn_that_counting_names(
