@@ -55,7 +55,7 @@ class Leavers:
             if other.base_gang and self.members[other.name]:
                 followers.setdefault(other.base_gang, []).append(other)
         for other in snapshot.gangs:
-            if other.name == gang.name or not _may_go(other, gang):
+            if not _may_go(other, gang):
                 continue
             together = [other, *followers.get(other.name, ())]
             whole = -1
@@ -68,12 +68,11 @@ class Leavers:
     def chosen(self, times: Sequence[int]) -> Chosen:
         gangs: set[str] = set()
         pods: set[str] = set()
-        for count, leaver, names, mine in zip(
-            times, self.leavers, self.names, self._pods, strict=True
-        ):
-            if count and leaver.most == 1 and len(mine) == leaver.pods and names:
+        for count, names, mine in zip(times, self.names, self._pods, strict=True):
+            if count:
+                # Gangs leave whole, extras one by one.
                 gangs.update(names)
-            pods.update(mine if leaver.pods == len(mine) and count else mine[:count])
+                pods.update(mine if names else mine[:count])
         return Chosen(frozenset(gangs), frozenset(pods))
 
     @property
