@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 import yaml
 
 from placement.kubernetes import Objects, load
-from placement.kubernetes.files import json_text
+from placement.kubernetes.files import bounded_files, json_text
 from placement.kubernetes.objects import not_a_name
 from placement.kubernetes.schema.kinds import meant
 from tests.kubernetes.build import Body, container, node, pod, priority_class, problems, said
@@ -310,6 +311,34 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
     ] == [(file, message) for file, _, message in want]
     lines = yaml.safe_dump(node("n1")).count("\n")
     assert [p.line for p in objects.problems] == [lines + 3, 2, 2, None, None, None]
+
+
+def test_a_file_of_a_folder_that_cannot_be_read_does_not_hide_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = write(tmp_path, "a.yaml", "#" * (2 << 20))
+    write(tmp_path, "b.yaml", yaml.safe_dump(node("n1")))
+    monkeypatch.setattr(bounded_files, "MOST_BYTES", 1 << 20)
+    objects = load([str(tmp_path)])
+    assert names(objects) == ["Node n1"]
+    assert said(objects.problems) == (f"{large}: cannot be read: is larger than 1 MiB",)
+
+
+def test_of_a_large_file_only_the_objects_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 4 << 20
+    # As much is set aside to read into.
+    monkeypatch.setattr(bounded_files, "MOST_BYTES", size + (1 << 20))
+    for name in ("a.json", "b.json"):
+        body = node(name) | {"status": {"nodeInfo": {"machineID": "x" * size}}}
+        write(tmp_path, name, json.dumps(body))
+    tracemalloc.start()
+    load([str(tmp_path)])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The objects of the first, and of the second bytes and text, or text and objects.
+    assert peak < 4 * size
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def _found(
     """The objects of all paths, numbered within each file."""
     for file, content in _contents(paths, stdin, problems):
         if isinstance(content, str):
-            yield from _parse(file, content, problems, slips)
+            text = content
         elif is_archive(content):
             try:
                 for name, inside, skipped in unpacked(content):
@@ -95,14 +95,19 @@ def _found(
                         yield from _numbered(within, inside)
             except ArchiveError as error:
                 problems.append(Problem(file, "", "", str(error)))
+            continue
         else:
             try:
                 text = content.decode("utf-8-sig")
             except UnicodeDecodeError as error:
                 line = content.count(b"\n", 0, error.start) + 1
                 problems.append(Problem(file, "", "", "is not text in UTF-8", line))
-            else:
-                yield from _parse(file, text, problems, slips)
+                continue
+        # A list of a large cluster is hundreds of megabytes, and so are its objects.
+        del content
+        found = _parse(file, text, problems, slips)
+        del text
+        yield from found
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -133,18 +138,26 @@ def _contents(
                 problems.append(Problem(_STDIN_NAME, "", "", str(error)))
             continue
         place = Path(path)
-        try:
-            files = [place]
-            if place.is_dir():
+        files = [place]
+        if place.is_dir():
+            try:
                 files = files_in(place)
-                if not files:
-                    problems.append(Problem(path, "", "", "holds no .yaml, .yml or .json file"))
-            contents = [(str(f), read_file(f)) for f in files]
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            problems.append(Problem(path, "", "", f"cannot be read: {reason}"))
-            continue
-        yield from contents
+            except OSError as error:
+                problems.append(_unreadable(path, error))
+                continue
+            if not files:
+                problems.append(Problem(path, "", "", "holds no .yaml, .yml or .json file"))
+        for file in files:
+            try:
+                # Nothing here holds the content: it may be large.
+                yield str(file), read_file(file)
+            except (OSError, ValueError) as error:
+                problems.append(_unreadable(str(file), error))
+
+
+def _unreadable(path: str, error: OSError | ValueError) -> Problem:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return Problem(path, "", "", f"cannot be read: {reason}")
 
 
 def _parse(file: str, text: str, problems: list[Problem], slips: list[Problem]) -> Iterator[_Found]:
