@@ -38,6 +38,8 @@ class World:
     answer: v1.Placement = field(default_factory=v1.Placement)
     stands: bool = True
     begun: list[str] = field(default_factory=list)
+    advice: list[Advice] = field(default_factory=list)
+    query: Query | None = None
     not_before: float = 0.0
     timeout: float = 0.0
     idle_window: float = 0.0
@@ -48,7 +50,7 @@ class World:
             self.cache.replace(resource, [])
         self.cycle = AdviceCycle(
             AdviceOptions(
-                policy=v1.Policy(),
+                policy=v1.Policy(deterministic=True),
                 time_limit=1.0,
                 idle_window=self.idle_window,
                 advice_ttl=60.0,
@@ -73,11 +75,13 @@ class World:
 
     def ask(self, query: Query, history: object) -> Reply:
         self.asked += 1
+        self.query = query
         self.now += self.answer_takes
         return Reply(self.answer, query)
 
     def begin(self, advice: Advice, objects: object, expected: object) -> bool:
         self.begun.append(advice.gang[1])
+        self.advice.append(advice)
         return self.stands
 
     def release(self, adapter: object, gang: Key, pods: object, objects: object) -> None:
@@ -217,6 +221,45 @@ def binding(gang: str) -> v1.Binding:
 
 
 PLACE = v1.Placement(bindings=[binding("g")])
+
+
+def test_the_question_is_asked_as_the_settings_say(world: World) -> None:
+    assert world.query is not None
+    request = world.query.request
+    assert request.policy.deterministic
+    assert (request.time_limit.seconds, request.time_limit.nanos) == (1, 0)
+    assert world.query.asked == (("ml", "g"),)
+
+
+def test_each_advice_has_a_name_and_a_time_of_its_own(world: World) -> None:
+    world.answer = PLACE
+    for _ in range(2):
+        assert world.asked_after(10.0) == 1
+    first, second = world.advice
+    assert (first.until, second.until) == (70.0, 80.0)
+    assert (first.by, first.gang, dict(first.nodes)) == (
+        "kube-scheduler",
+        ("ml", "g"),
+        {("ml", "g-0"): "a"},
+    )
+    assert first.id != second.id
+    assert all(len(one.id) == 16 for one in world.advice)
+
+
+def test_what_cannot_be_read_is_told_until_it_changes(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> int:
+        assert world.asked_after(10.0) == 1
+        lines = [one for one in caplog.messages if one.startswith("cannot be read")]
+        caplog.clear()
+        return len(lines)
+
+    container = pod_spec()["containers"][0]
+    for cpu, want in (("much", 1), ("much", 0), ("more", 1), ("1", 0), ("more", 1)):
+        odd = {**container, "resources": {"requests": {"cpu": cpu}}}
+        world.pod("h-0", gang="h", containers=[odd])
+        assert told() == want, cpu
 
 
 def test_a_gang_whose_plan_was_overtaken_is_planned_anew_soon(world: World) -> None:
