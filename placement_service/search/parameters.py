@@ -213,6 +213,8 @@ class SearchParameters:
     assign_tearing_rounds: int = 10
     #: After so many guesses torn gangs are cut into one piece more.
     assign_torn_more: int = 6
+    #: So often a gang is tried whole again, and two of its pieces as one.
+    assign_joining: int = 3
     #: Guesses with those torn that counting says.
     assign_strict: int = 3
     #: Steps of a guess, more where all gangs must find a block, and how often rows are learned of

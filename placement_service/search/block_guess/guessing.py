@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from placement_service.cp_sat.blocks.rack_columns import RackColumns
 from placement_service.formulation.arrays import Ints
 from placement_service.search.block_guess.assignment import NO_END, BlockAssignment, Crowded, Pieces
 from placement_service.search.block_guess.bundles import Bundle
+from placement_service.search.block_guess.fewer_pieces import fewer_pieces
 from placement_service.search.block_guess.guess import Begun, Guess, Settled, Try
 from placement_service.search.block_guess.items import Items
 from placement_service.search.block_guess.pieces import GangPiece
@@ -148,24 +149,27 @@ class BlockGuess:
             standing.pieces.extend(PlacedPiece(g, [], there) for g, _, there in standing.cut)
         return bool(largest or standing.cut)
 
-    def with_fewer_torn(self) -> Guess | None:
-        """The last guess with gangs whole again that find a block among all others, one after
-        another, the smallest first; None where none does.
+    def join_pieces(self, take: Callable[[Guess], bool], *, until: Callable[[], bool]) -> None:
+        """Give `take` guesses with ever fewer pieces, from the last one on: gangs are whole again
+        that find a block among all others, and of others two pieces become one, the smallest
+        first. It says whether blocks hold a guess.
         """
         begun, standing = self._begun, self._standing
         if begun is None or standing is None:
-            return None
-        classes = self.mine.classes
-        found: Try | None = None
-        for c in sorted(begun.torn, key=lambda c: classes[c].shape.size):
-            gang = begun.torn.index(c)
-            fewer = self.target.mended(gang, begun)
-            if self.is_over() or fewer is None:
-                continue
-            better = self._guess(fewer, strict=True, standing=standing.without(gang))
-            if better is not None:
-                found, begun, standing = better, fewer, self._standing or standing
-        return None if found is None else found.guess
+            return
+        failed: Counter[object] = Counter()
+        while not (self.is_over() or until()):
+            some = fewer_pieces(self.target, begun, standing)
+            one = min(some, key=lambda f: (failed[f.name], f.size), default=None)
+            if one is None or failed[one.name] >= self.parameters.assign_joining:
+                break
+            brief = not failed[one.name]
+            better = self._guess(one.begun, strict=True, brief=brief, standing=one.standing)
+            if better is None or not take(better.guess):
+                # Another time it may find other moves.
+                failed[one.name] += 1
+            else:
+                begun, standing = one.begun, self._standing or one.standing
 
     @property
     def nearly(self) -> Guess | None:

@@ -65,7 +65,7 @@ def _assign(mine: BlockProblem, *, again: bool) -> bool:
         if filled is not None and _take(mine, filled):
             if state.open_tier is TierName.TOPOLOGY:
                 if mine.varied:
-                    _take_fewer_torn(mine, guess)
+                    _take_fewer_pieces(mine, guess)
                 elif at_once and not guess.target.is_advised:
                     _take_wide_as_counted(mine, again=again)
             confirm_places(state)
@@ -96,12 +96,16 @@ def _take_wide_as_counted(mine: BlockProblem, *, again: bool) -> None:
         mine.take(filled)
 
 
-def _take_fewer_torn(mine: BlockProblem, guess: BlockGuess) -> None:
-    """Take the plan of the last guess with fewer gangs torn, if there is one."""
-    found = guess.with_fewer_torn()
-    filled = None if found is None else GuessFilling(mine, found, guess.fitting).filled()
-    if filled is not None:
-        mine.take(filled)
+def _take_fewer_pieces(mine: BlockProblem, guess: BlockGuess) -> None:
+    """Take plans of the last guess with fewer pieces of gangs."""
+
+    def take(found: Guess) -> bool:
+        filled = GuessFilling(mine, found, guess.fitting).filled()
+        if filled is not None:
+            mine.take(filled)
+        return filled is not None
+
+    guess.join_pieces(take, until=lambda: mine.state.proven)
 
 
 def _hopeless(mine: BlockProblem, again: bool) -> bool:

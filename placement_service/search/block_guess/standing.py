@@ -61,6 +61,19 @@ class Standing:
         ]
         return Standing(self.bundles, self.picky, pieces, self.torn - 1)
 
+    def pieces_of(self, gang: int) -> list[int]:
+        """The pieces of a torn gang that have parts, by their places, the smallest first."""
+        mine = (i for i, piece in enumerate(self.pieces) if piece.gang == gang and piece.parts)
+        return sorted(mine, key=lambda i: len(self.pieces[i].parts))
+
+    def joined(self, piece: int, other: int) -> Standing:
+        """The same with the parts of a piece where another one of the gang is."""
+        one, larger = self.pieces[piece], self.pieces[other]
+        parts = sorted([*one.parts, *larger.parts], key=lambda kind: -kind.size)
+        rest = [p for i, p in enumerate(self.pieces) if i not in (piece, other)]
+        pieces = [*rest, larger._replace(parts=parts)]
+        return Standing(self.bundles, self.picky, pieces, self.torn)
+
 
 def where_all_stand(
     items: Items,

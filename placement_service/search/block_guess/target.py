@@ -148,6 +148,10 @@ class GuessTarget:
         fits = (item.takes <= self.rows.room).all(axis=1)
         return bool((fits & (item.small <= self.rows.small.room).all(axis=1)).any())
 
+    def fits(self, parts: Parts) -> bool:
+        """Whether a block has room for parts alone."""
+        return bool((self._cutter.takes(parts) <= self.rows.room).all(axis=1).any())
+
     # --- items ------------------------------------------------------------
 
     def items(self, gangs: Counter[int]) -> Items:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -40,6 +40,23 @@ def parts(mine: BlockProblem, guess: Guess) -> Counter[Kind]:
     return Counter({kind: n for kind, n in found.items() if kind.size})
 
 
+def joined(guess: BlockGuess) -> Guess | None:
+    """The guess with fewest pieces, where blocks hold whatever is found."""
+    found: list[Guess] = []
+
+    def take(one: Guess) -> bool:
+        found.append(one)
+        return True
+
+    guess.join_pieces(take, until=lambda: False)
+    return found[-1] if found else None
+
+
+def pieces(guess: Guess) -> int:
+    """The places of torn gangs."""
+    return sum(len({b for _, b in placed}) for _, placed in guess.torn)
+
+
 @pytest.mark.parametrize("seed", [2, 6, 10, 14])
 def test_where_no_guess_has_all_gangs_whole_some_are_torn(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -56,18 +73,18 @@ def test_where_no_guess_has_all_gangs_whole_some_are_torn(
         for kind, times in c.shape.kinds if c.shape.splits != 0 or c.base >= 0 else ():
             wanted[kind] += n * times
     assert parts(mine, found) == Counter({kind: n for kind, n in wanted.items() if kind.size})
-    fewer = guess.with_fewer_torn()
+    fewer = joined(guess)
     assert fewer is not None
-    assert len(fewer.torn) < len(found.torn)
+    assert pieces(fewer) < pieces(found)
     assert parts(mine, fewer) == parts(mine, found)
     asked: list[bool] = []
-    again = BlockGuess.with_fewer_torn
+    again = BlockGuess.join_pieces
 
-    def noted(guess: BlockGuess) -> Guess | None:
-        asked.append(True)
-        return again(guess)
+    def noted(guess: BlockGuess, take: Callable[[Guess], bool], until: Callable[[], bool]) -> None:
+        again(guess, take, until=until)
+        asked.append(until())
 
-    monkeypatch.setattr(BlockGuess, "with_fewer_torn", noted)
+    monkeypatch.setattr(BlockGuess, "join_pieces", noted)
     assert assign_blocks(state)
     assert asked
     assert state.packs
@@ -85,11 +102,11 @@ def test_a_gang_that_was_torn_in_vain_is_whole_again() -> None:
     found = guess.strict(5)
     assert found is not None
     assert len(found.torn) == 2
-    fewer = guess.with_fewer_torn()
+    fewer = joined(guess)
     assert fewer is not None
     assert not fewer.torn
     assert sum(fewer.whole.values()) == 3
-    assert guess.with_fewer_torn() is None
+    assert joined(guess) is None
 
 
 def test_while_a_gang_becomes_whole_again_all_others_stay() -> None:
@@ -101,11 +118,59 @@ def test_while_a_gang_becomes_whole_again_all_others_stay() -> None:
     guess = BlockGuess(mine)
     guess.target.advise(Torn(gangs=(GangIdx(0),), places={}))
     found = guess.strict(5)
-    fewer = guess.with_fewer_torn()
+    fewer = joined(guess)
     assert found is not None
     assert fewer is not None
     assert len(found.whole) == 7
     assert found.whole <= fewer.whole
+
+
+def three_pieces() -> tuple[BlockProblem, BlockGuess]:
+    """A gang of five nodes that no block has room for, in three pieces though two would do."""
+    nodes = [" ".join(f"x{i}{k}=8" for k in range(n)) for i, n in enumerate((3, 2, 1))]
+    scenario = Scenario(" | ".join(f"b{i}/r{i}: {some}" for i, some in enumerate(nodes)))
+    mine = BlockProblem(
+        counted(scenario.gang("g", Group("pod", pods=5, gpus=8), prefer="block").snapshot())
+    )
+    guess = BlockGuess(mine)
+    guess.target.advise(Torn(places={GangIdx(0): (2, 1, 0)}))
+    return mine, guess
+
+
+def test_pieces_of_a_gang_become_one_where_a_block_holds_both() -> None:
+    mine, guess = three_pieces()
+    found = guess.strict(5)
+    assert found is not None
+    assert pieces(found) == 3
+    fewer = joined(guess)
+    assert fewer is not None
+    assert pieces(fewer) == 2
+    assert parts(mine, fewer) == parts(mine, found)
+
+
+def test_what_blocks_do_not_hold_after_all_is_tried_again_only_a_few_times() -> None:
+    _, guess = three_pieces()
+    assert guess.strict(5) is not None
+    asked: list[Guess] = []
+
+    def never(one: Guess) -> bool:
+        asked.append(one)
+        return False
+
+    guess.join_pieces(never, until=lambda: False)
+    tries = guess.parameters.assign_joining
+    assert tries <= len(asked) <= 2 * tries
+
+
+def test_joined_pieces_lie_where_the_other_one_was() -> None:
+    kind, small = Kind((), 4), Kind((), 1)
+    mine = [PlacedPiece(0, [small], 3), PlacedPiece(1, [], 1), PlacedPiece(1, [small] * 3, 1)]
+    mine += [PlacedPiece(1, [small], 2), PlacedPiece(1, [kind, small], 0)]
+    standing = Standing({}, {}, mine, torn=2)
+    assert standing.pieces_of(1) == [3, 4, 2]
+    both = standing.joined(3, 4)
+    assert both.pieces == [*mine[:3], PlacedPiece(1, [kind, small, small], 0)]
+    assert both.torn == 2
 
 
 def torn_in(*, tear: Sequence[Crowded] = (), cut: Sequence[Crowded]) -> tuple[Standing, Begun]:
