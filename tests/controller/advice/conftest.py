@@ -10,4 +10,4 @@ from controller.advice.lifecycle import AdviceLifecycle
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The watches are next door: what they do not show soon was not written."""
-    monkeypatch.setattr(AdviceLifecycle, "catch_up", 3.0)
+    monkeypatch.setattr(AdviceLifecycle, "catch_up", 1.0)
