@@ -32,8 +32,10 @@ from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import has_goals_of
 from placement_service.heuristic.scarcity import somebody_may_wait
+from placement_service.pipeline import few_gangs
 from placement_service.pipeline.candidates import Candidate, Candidates, Judging
-from placement_service.pipeline.results import gang_results, nothing_yet, termination
+from placement_service.pipeline.first_share import first_share
+from placement_service.pipeline.results import end_of_both, gang_results, nothing_yet, termination
 from placement_service.pipeline.stages import (
     Budget,
     Offer,
@@ -51,18 +53,11 @@ VERIFYING_SHARE = 0.2
 #: A search shorter than this is not worth starting, in seconds.
 SHORTEST_SEARCH = 0.02
 
-#: The share of the time that the first answer may take: where no other program uses the processor,
-#: and the most where others do. A plan that is cut short is worse than first come, first served.
-FIRST_SHARE, FIRST_SHARE_BUSY = 0.5, 0.65
-
 #: The share of the time in which it may be tried out what fits the devices of nodes.
 PREPARING_SHARE = 0.2
 
 #: How many times as long as the last time judging and writing may take.
 MARGIN = 1.5
-
-#: What may end a search, what says most first.
-_ENDS = (Limit.SOLVER_LOST, Limit.TIME, Limit.EFFORT)
 
 #: The time to explain and write the last answer, as a multiple of writing one without explanations.
 EXPLAINING = 3.0
@@ -90,8 +85,9 @@ def place(
 
     # 2. Names become arrays. If time runs out before, the answer is that nothing is placed.
     offer(nothing_yet(request))
+    run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
+    run.begin_with_few()
     with stage(Stage.FORMULATE), heard(interrupter):
-        run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
         reading = run.reading(request.snapshot)
         turned = other_turns(request.snapshot, request.policy)
     run.check_time()
@@ -151,12 +147,6 @@ class _Searched(NamedTuple):
     memory: int
 
 
-def _worse(one: Limit, other: Limit) -> Limit:
-    """What ended two searches, of which neither proved its plan."""
-    ends = (one, other)
-    return next(e for e in (*_ENDS, Limit.NONE) if e in ends)
-
-
 class _Run:
     """One computation: what its stages share. Born and dropped in `place`."""
 
@@ -185,6 +175,8 @@ class _Run:
         self._offered: NamedPlan | None = None
         self.first_seconds = 0.0
         self.first_tiers: tuple[Tier, ...] = ()
+        #: A plan for some gangs alone.
+        self._few: Candidate | None = None
         #: What handing out an answer took, in seconds.
         self._offering = 0.0
 
@@ -202,6 +194,16 @@ class _Run:
             prepared = replace(prepared, relaxed=None, exact=False)
             problem = self._stages.formulate(snapshot, self._request.policy, prepared)
         return _Reading(snapshot, prepared, problem, Candidates(self._judging, snapshot, prepared))
+
+    def begin_with_few(self) -> None:
+        """Hands out a plan for some gangs, where there is hardly time for all."""
+        self._few = few_gangs.few_first(
+            self._request, self._stages, self._judging, self._budget, self._interrupter, self._clock
+        )
+        if self._few is not None:
+            self.first_seconds = self.elapsed()
+            self.offer(self._few)
+            self.tell(self._few)
 
     def elapsed(self) -> float:
         """Seconds since the request arrived."""
@@ -298,7 +300,8 @@ class _Run:
         now = self._clock()
         deadline = self._budget.answer_by
         if not self._request.policy.deterministic:
-            deadline = now + (deadline - now) * self._first_share(now)
+            cpu_seconds = time.process_time() - self._cpu_seconds
+            deadline = now + (deadline - now) * first_share(now - self._began, cpu_seconds)
         previous = count_pods(self._request.snapshot, self._request.previous)
         try:
             with stage(Stage.FIRST_ANSWER):
@@ -308,6 +311,10 @@ class _Run:
             self._report_defect("the first answer failed", repr(error))
         else:
             candidate = reading.candidates.judged(solution)
+            few = self._few
+            if few and candidate and reading.candidates.is_better(few, candidate):
+                known = few_gangs.of_all(few, self._request, reading.problem)
+                candidate = reading.candidates.judged(known) or candidate
             if candidate is not None:
                 reading.candidates.remember(candidate)
                 return candidate
@@ -315,12 +322,6 @@ class _Run:
         candidate = reading.candidates.nothing(nothing)
         reading.candidates.remember(candidate)
         return candidate
-
-    def _first_share(self, now: float) -> float:
-        """The share of the time for the first answer: half of it in CPU time, about."""
-        seconds, mine = now - self._began, time.process_time() - self._cpu_seconds
-        share = FIRST_SHARE_BUSY if mine <= 0 else FIRST_SHARE * seconds / mine
-        return min(max(FIRST_SHARE, share), FIRST_SHARE_BUSY)
 
     def search_both(self, reading: _Reading, best: Candidate, turned: Turns) -> _Searched:
         """As `search` in both ways to read the request, the way with the better answer first."""
@@ -356,7 +357,7 @@ class _Run:
         best = better.reading.candidates.with_bounds(better.best, other.best)
         return better._replace(
             best=best,
-            limit=Limit.NONE if best.solution.proven else _worse(first.limit, second.limit),
+            limit=Limit.NONE if best.solution.proven else end_of_both(first.limit, second.limit),
             memory=max(first.memory, second.memory),
         )
 

@@ -20,6 +20,14 @@ from placement_service.entities.solution import Limit, Solution
 from placement_service.explain.request_reasons import plain_reasons
 from placement_service.judge.score import GangScore, Score
 
+#: What may end a search, what says most first.
+_ENDS = (Limit.SOLVER_LOST, Limit.TIME, Limit.EFFORT, Limit.NONE)
+
+
+def end_of_both(one: Limit, other: Limit) -> Limit:
+    """What ended two searches, of which neither proved its plan."""
+    return next(end for end in _ENDS if end in (one, other))
+
 
 def nothing_yet(request: Request) -> Placement:
     """The empty answer, for when there is no time for any other; nothing is known of tiers."""
