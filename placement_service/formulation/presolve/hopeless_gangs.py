@@ -61,7 +61,8 @@ def without_hopeless_gangs(problem: Problem) -> Problem:
         if problem.loosened is problem.relaxation
         else _without(problem.loosened, hopeless)
     )
-    return replace(mine, relaxation=relaxation, loosened=loosened)
+    again = problem.again and _without(problem.again, hopeless)
+    return replace(mine, relaxation=relaxation, loosened=loosened, again=again)
 
 
 def _without(problem: Problem, hopeless: Collection[GangIdx]) -> Problem:

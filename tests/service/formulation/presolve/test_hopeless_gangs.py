@@ -14,6 +14,7 @@ from placement_service.formulation.presolve.hopeless_gangs import (
     without_hopeless_gangs,
 )
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.tiers import has_goals_of
 from placement_service.heuristic.first_answer import first_answer
 from tests.scenario import Group, Scenario
 
@@ -112,3 +113,12 @@ def test_looser_questions_leave_the_same_gangs_out() -> None:
     assert found.relaxation is not None
     assert found.loosened is found.relaxation
     assert [gang.placeable for gang in found.relaxation.gangs] == [False, True]
+
+
+def test_other_ways_to_run_leave_the_same_gangs_out() -> None:
+    """Their goals are those of the question, and its bounds are about these."""
+    scenario = RACKS.gang("a", pods=1, gpus=9, priority=1).gang("b", pods=1, gpus=8)
+    asked = formulated(scenario)
+    found = without_hopeless_gangs(replace(asked, again=asked))
+    assert found.again is not None
+    assert has_goals_of(found, found.again)
