@@ -21,6 +21,9 @@ from placement_service.formulation.problem import Gang, GroupRequirement, Proble
 #: Sums that differ by this share may be the same.
 ROUNDING = 1e-9
 
+#: So many nodes, about, are asked before all are.
+_FEW = 200
+
 
 def without_gangs_counted_late(problem: Problem) -> Problem:
     """The question without hopeless gangs where running ones may give way, or it is not exact.
@@ -103,6 +106,8 @@ class _Room:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
+        self._step = max(1, problem.node_count // _FEW)
+        self._few = problem.free[:: self._step].copy()
         # Sums may be beyond any whole number.
         self._amounts = problem.free.sum(axis=0, dtype=np.float64) * (1 + ROUNDING)
         self._amounts_of: dict[LevelIdx, Floats] = {}
@@ -121,7 +126,7 @@ class _Room:
 
     def _has_minimum(self, gang: Gang) -> bool:
         needs = [_need(gang, q) for q in gang.requirements if q.missing]
-        if any(sum(map(self._total, need.pod_classes)) < need.units for need in needs):
+        if not all(map(self._is_enough, needs)):
             return False
         if _share(needs) and (self._least(needs) > self._amounts).any():
             return False
@@ -140,6 +145,15 @@ class _Room:
             if enough and not np.logical_and.reduce(enough).any():
                 return False
         return True
+
+    def _is_enough(self, need: _Need) -> bool:
+        """Whether so many units fit on all nodes, if each pod class had them to itself.
+
+        Mostly a few nodes are enough, and with many reservations each gang may have a pod class.
+        """
+        return any(
+            sum(map(total, need.pod_classes)) >= need.units for total in (self._some, self._total)
+        )
 
     def _least(self, needs: Sequence[_Need]) -> Floats:
         """What needs take together of each column at least [R]: of each the smallest units."""
@@ -170,6 +184,13 @@ class _Room:
         if pod_class not in self._totals:
             self._totals[pod_class] = int(self._row(pod_class).sum())
         return self._totals[pod_class]
+
+    def _some(self, pod_class: ClassIdx) -> int:
+        """Units on a few nodes, from all over the cluster."""
+        if pod_class in self._totals:
+            return self._totals[pod_class]
+        fitting = pods_that_fit(self._few, self._problem.request[pod_class])
+        return int(fitting[self._problem.eligible[pod_class, :: self._step]].sum())
 
     def _by_domain(self, pod_classes: frozenset[ClassIdx], level: LevelIdx) -> Ints:
         """Units in each domain of a level, if each pod class had it to itself [D]."""

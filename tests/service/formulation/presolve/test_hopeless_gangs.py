@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from placement_service.entities.eviction import EvictionPolicy
-from placement_service.entities.request import Policy
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.presolve import hopeless_gangs
 from placement_service.formulation.presolve.hopeless_gangs import (
     without_gangs_counted_late,
     without_hopeless_gangs,
@@ -17,6 +19,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import has_goals_of
 from placement_service.heuristic.first_answer import first_answer
 from tests.scenario import Group, Scenario
+from tests.service.questions import gang, snapshot
 
 RACKS = Scenario("r1: x1=8 x2=8 | r2: x3=8")
 
@@ -61,6 +64,22 @@ def test_what_just_fits_is_kept() -> None:
     scenario = RACKS.gang("a", pods=3, gpus=8).gang("b", pods=2, gpus=8, pack="rack")
     problem = formulated(scenario)
     assert without_hopeless_gangs(problem) is problem
+
+
+def test_a_few_nodes_are_asked_before_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many reservations there are as many pod classes as gangs, and hundreds of columns."""
+    asked: list[int] = []
+
+    def counted(free: Ints, request: Ints) -> Ints:
+        asked.append(len(free))
+        return pods_that_fit(free, request)
+
+    monkeypatch.setattr(hopeless_gangs, "pods_that_fit", counted)
+    gangs = gang("a", pods=40, gpus=8), gang("b", pods=999, gpus=8), gang("c", pods=1001, gpus=8)
+    kinds = [Snapshot(snapshot(1000).nodes, (one,)) for one in gangs]
+    found = [left(formulate(kind, Policy())) for kind in kinds]
+    assert found == [[True], [True], [False]]
+    assert asked == [200, 200, 1000, 200, 1000]
 
 
 def test_each_group_must_fit_the_same_domain() -> None:
