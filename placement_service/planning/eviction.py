@@ -64,7 +64,7 @@ def evict(case: Case) -> Iterator[Evict]:
     if not leavers.names:
         return
     emptied = _Emptied.of(case, leavers)
-    exact = trial.problem.exact and _is_exact(trial.problem, trial.gang)
+    exact = trial.problem.exact and not _may_follow_others(case)
     # 1. Gangs that the plan places may lie elsewhere; without them at least so many have to go.
     alone = EvictionAnswer(None, 1)
     if trial.plan:
@@ -91,12 +91,29 @@ def evict(case: Case) -> Iterator[Evict]:
                 yield replace(enough.eviction, proven=enough.is_least)
 
 
+def _may_follow_others(case: Case) -> bool:
+    """Whether gangs that wait besides may come first, near which its pods may then be: the question
+    knows nothing of these.
+    """
+    gang = case.gang
+    terms = {t for g in gang.groups for s in g.pod_sets for t in s.template.required_affinity}
+    return any(
+        term.matches(other.namespace, one.template.labels)
+        for term in terms
+        for other in case.whole.gangs
+        if other.name not in case.wanted
+        for group in other.groups
+        for one in group.pod_sets
+        if one.pods
+    )
+
+
 def _beside(
     case: Case, leavers: Leavers, least: int, emptied: _Emptied, *, exact: bool
 ) -> Iterator[Evict]:
     """The least eviction where the plan's gangs stay where the plan has them.
 
-    At least so many pods have to go wherever they are; `exact` says that only room matters.
+    At least so many pods have to go wherever they are; `exact` says that bounds hold.
     """
     trial = case.here
     free = trial.residual.free.copy()
@@ -135,7 +152,8 @@ def _enough(
         fit, found = _tried(case, leavers, answer.times)
         if fit.found:
             return _Enough(found, _is_sure(fit, len(found.pods), answer.bound, exact=exact))
-        exact = exact and fit is Fit.NO
+        # Of rules between pods less may be enough where more is not, but not less than the least.
+        exact = exact and fit is Fit.NO and answer.bound >= len(found.pods)
         question = replace(question, forbidden=(*question.forbidden, answer.times))
     return None
 
@@ -216,7 +234,8 @@ class _Emptied(NamedTuple):
 def _is_particular(template: PodTemplate) -> bool:
     """Whether such pods may come, or others beside them, only once somebody has left."""
     return bool(
-        template.required_anti_affinity
+        template.required_affinity
+        or template.required_anti_affinity
         or template.compute_domain
         or template.host_ports
         or template.same_pcie_nics

@@ -295,3 +295,73 @@ def test_of_extras_that_are_alike_those_leave_that_have_the_partition(
     there.partition_policy = v1.PartitionPolicy.PARTITION_POLICY_HONOR
     found = remedies(client, asked, "urgent")
     assert found["evict"] == ((resource_name("extras"),), pods("extras", 3))
+
+
+def test_the_least_is_proven_for_pods_that_are_spread(client: PlacementClient) -> None:
+    """Both pods could have the room of one gang, but not in one rack."""
+    nodes = [node(f"n{i}", rack=f"r{i}") for i in (1, 2)]
+    gangs = [gang(f"low{i}", 0, gpus=4, on=[f"n{i % 2 + 1}"]) for i in range(4)]
+    asked = request(nodes, [*gangs, gang("urgent", 2, gpus=4, priority=10)])
+    template = asked.gangs[-1].groups[0].pod_sets[0].template
+    template.labels["app"] = "urgent"
+    constraint = template.spread_constraints.add(max_skew=1, topology_key=RACK)
+    constraint.selector.match_labels["app"] = "urgent"
+    names, _ = remedies(client, asked, "urgent")["evict"]
+    assert isinstance(names, tuple)
+    assert len({int(name[-1]) % 2 for name in names}) == len(names) == 2
+
+
+def test_nothing_is_proven_where_a_gang_that_waits_besides_may_open_a_rack(
+    client: PlacementClient,
+) -> None:
+    """Once "low1" is gone "first" comes there, and "urgent" may follow it."""
+    nodes = [node(f"n{i}", gpus=gpus, rack=f"r{i}") for i, gpus in enumerate((2, 4, 2))]
+    gangs = [
+        gang("low0", 0, gpus=1, on=["n0", "n0", "n2"]),
+        gang("low1", 0, gpus=2, on=["n1", "n1"]),
+        gang("low2", 0, gpus=1, on=["n2"]),
+        gang("urgent", 1, gpus=2, priority=10),
+        gang("first", 1, gpus=1, priority=20),
+    ]
+    asked = request(nodes, gangs)
+    for one in asked.gangs:
+        template = one.groups[0].pod_sets[0].template
+        template.labels["app"] = "y" if one.name.endswith("low1") else "x"
+        for pod in bound(one):
+            asked.snapshot.pods.add(name=pod.name, node=pod.node, labels=template.labels)
+    term = (
+        asked.gangs[3]
+        .groups[0]
+        .pod_sets[0]
+        .template.required_affinity.add(topology_key=RACK, namespaces=["ml"])
+    )
+    term.selector.match_labels["app"] = "x"
+    found = explained(client, asked, "urgent").remedies
+    evictions = [one for one in found if one.WhichOneof("kind") == "evict"]
+    assert [one.proven for one in evictions if len(one.evict.pods) > 2] in ([], [False])
+
+
+def test_who_draws_a_pod_to_a_rack_without_room_leaves_too(client: PlacementClient) -> None:
+    """Where no "x" is left "urgent", which is one itself, may begin in any rack."""
+    nodes = [node(f"n{i}", gpus=2, rack=f"r{i}") for i in (0, 1)]
+    gangs = [
+        gang("x", 0, gpus=1, on=["n0"]),
+        gang("fixed", 0, gpus=1, on=["n0"], fixed=True),
+        gang("y", 0, gpus=2, on=["n1"]),
+        gang("urgent", 1, gpus=2, priority=10),
+    ]
+    asked = request(nodes, gangs)
+    for one in asked.gangs:
+        template = one.groups[0].pod_sets[0].template
+        template.labels["app"] = "x" if one.name.rpartition("/")[2] in ("x", "urgent") else "y"
+        for pod in bound(one):
+            asked.snapshot.pods.add(name=pod.name, node=pod.node, labels=template.labels)
+    term = (
+        asked.gangs[3]
+        .groups[0]
+        .pod_sets[0]
+        .template.required_affinity.add(topology_key=RACK, namespaces=["ml"])
+    )
+    term.selector.match_labels["app"] = "x"
+    names, _ = remedies(client, asked, "urgent")["evict"]
+    assert names == (resource_name("x"), resource_name("y"))
