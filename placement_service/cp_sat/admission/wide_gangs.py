@@ -36,6 +36,9 @@ MOST_CLASSES = 8
 #: Places of a class up to which it is told which of its gangs uses which.
 MOST_PLACES = 20
 
+#: Places of one gang up to which all choices are tried.
+MOST_TOGETHER = 3
+
 #: Parts that count in a row: the class, the level that they are counted at, what they ask for, and
 #: what one of them weighs.
 Counted = tuple[tuple[int, int, Content, int], ...]
@@ -72,30 +75,37 @@ class Inside(NamedTuple):
 def shares(needs: Ints, there: Ints, gangs: int) -> Sequence[tuple[int, ...]]:
     """The places of each of some gangs that need so many parts of each kind [K], of those that lie
     `there` [P, K]. One after another takes the fewest places that hold its parts, and of those
-    what leaves least there.
+    what leaves least there; nothing where they do not.
     """
     there, found = there.copy(), []
     for _ in range(gangs):
-        left = np.flatnonzero(there.any(axis=1)).tolist()
-        able = (
-            some
-            for count in range(1, len(left) + 1)
-            for some in combinations(left, count)
-            if (there[list(some)].sum(axis=0) >= needs).all()
-        )
-        fewest: tuple[int, ...] = ()
-        for some in able:
-            if fewest and len(some) > len(fewest):
-                break
-            if not fewest or there[list(some)].sum() < there[list(fewest)].sum():
-                fewest = some
+        mine = _fewest(needs, there)
         wanted = needs.copy()
-        for p in fewest:
+        for p in mine:
             taken = np.minimum(there[p], wanted)
             there[p] -= taken
             wanted -= taken
-        found.append(fewest)
+        found.append(mine)
     return found
+
+
+def _fewest(needs: Ints, there: Ints) -> tuple[int, ...]:
+    """The places of the next gang."""
+    left = np.flatnonzero(there.any(axis=1)).tolist()
+    for count in range(1, MOST_TOGETHER + 1):
+        able = [
+            some
+            for some in combinations(left, count)
+            if (there[list(some)].sum(axis=0) >= needs).all()
+        ]
+        if able:
+            return min(able, key=lambda some: int(there[list(some)].sum()))
+    # Of many at once there would be too many choices.
+    fullest = sorted(left, key=lambda p: -int(there[p].sum()))
+    for count in range(MOST_TOGETHER + 1, len(fullest) + 1):
+        if (there[fullest[:count]].sum(axis=0) >= needs).all():
+            return tuple(fullest[:count])
+    return ()
 
 
 class WideGangs:

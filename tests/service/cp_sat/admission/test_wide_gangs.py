@@ -30,6 +30,13 @@ def test_a_place_counts_only_for_parts_that_lie_there() -> None:
     ]
 
 
+def test_of_many_places_the_fullest_hold_a_gang() -> None:
+    there = np.array([[1], [2], [1], [3], [2], [1]])
+    assert shares(np.array([9]), there, 1) == [(3, 1, 4, 0, 2)]
+    assert shares(np.array([5]), there, 2) == [(1, 3), (4, 0, 2, 5)]
+    assert shares(np.array([11]), there, 1) == [()]
+
+
 @given(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=3), min_size=1, max_size=4))
 def test_all_gangs_have_places_that_hold_them(split: list[list[int]]) -> None:
     """Gangs of so many parts that lie in places of their own."""
