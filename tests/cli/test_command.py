@@ -128,6 +128,9 @@ def test_wrong_files_for_tls_are_wrong_input(call: Call, cluster: str, tmp_path:
         f"placementctl: {key}: cannot be read: "
         f"holds no key in PEM without passphrase that belongs to {own}\n"
     )
+    identity = ("--tls-certificate", cluster, "--tls-key", str(key))
+    done = call(*ask, "--tls-ca", str(tmp_path / "ca.crt"), *identity)
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 # --- answers ----------------------------------------------------------------------------------
