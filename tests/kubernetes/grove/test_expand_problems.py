@@ -16,6 +16,16 @@ from tests.kubernetes.grove.clique_sets import (
 )
 
 
+def test_a_minimum_is_not_compared_with_replicas_that_are_no_number() -> None:
+    wrong = clique("a", least=3)
+    wrong["spec"]["replicas"] = "four"
+    found = problems(clique_set(wrong, clique("b", 0, 2)))
+    assert found == {
+        "spec.template.cliques[0].spec.replicas": "must be a whole number, not four",
+        "spec.template.cliques[1].spec.replicas": "must be at least 1, not 0",
+    }
+
+
 def test_every_problem_of_a_set_is_named() -> None:
     bad_pod = clique("f")
     bad_pod["spec"]["podSpec"] = {
