@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from controller.advice.adapter import Adapter
@@ -113,6 +113,8 @@ class AdviceCycle:
         self._took = 0.0
         self._refused: dict[Key, str] = {}
         self._reading_took = 0.0
+        #: The revision that was read last, and what was read.
+        self._known: tuple[int, AdviceRequest] | None = None
         self._inquiry.reset()
 
     def stop(self) -> None:
@@ -158,23 +160,42 @@ class AdviceCycle:
         if not is_awaited(objects, self._adapters):
             self._look({}, (), objects)
             return
-        self._heartbeat.step(Step.TRANSLATE)
-        begun = self._clocks.steady()
-        try:
-            request = build_request(objects, self._adapters, self._clocks.wall())
-        except InputError as error:
-            logger.error("the cluster cannot be read: %s", error)
+        known = self._read_at(objects.revision)
+        request = known or self._read(objects)
+        if request is None:
             return
-        finally:
-            self._reading_took = self._clocks.steady() - begun
-        self._report_refused(request.refused)
         waiting = self._look(request.waiting, request.strays, objects)
         # 3. Gangs that got no advice in time are left to their scheduler, and are not planned.
         if self._let_go(request, objects):
             return
         # 4. Ask, when one of them is due, and write, gang by gang.
         if self._is_due(waiting, request.room):
-            self._advise(request, objects, waiting)
+            asked = request if known is None else self._read(objects)
+            if asked is not None:
+                self._advise(asked, objects, waiting)
+
+    def _read(self, objects: Objects) -> AdviceRequest | None:
+        """What is asked about the objects as of now; None where they cannot be read."""
+        self._heartbeat.step(Step.TRANSLATE)
+        begun = self._clocks.steady()
+        try:
+            request = build_request(objects, self._adapters, self._clocks.wall())
+        except InputError as error:
+            logger.error("the cluster cannot be read: %s", error)
+            return None
+        finally:
+            self._reading_took = self._clocks.steady() - begun
+        self._report_refused(request.refused)
+        # The question itself is large.
+        without = replace(request, request=v1.ComputePlacementRequest())
+        self._known = objects.revision, without
+        return request
+
+    def _read_at(self, revision: int) -> AdviceRequest | None:
+        """What was read at that revision, without the question: who waits has not changed."""
+        if self._known is None or self._known[0] != revision:
+            return None
+        return self._known[1]
 
     def _look(
         self,

@@ -12,7 +12,7 @@ import pytest
 from controller.advice import cycle
 from controller.advice.advice import Advice
 from controller.advice.cycle import AdviceCycle, AdviceOptions
-from controller.advice.objects import ObjectCache
+from controller.advice.objects import ObjectCache, Objects
 from controller.advice.request import AdviceRequest, build_request
 from controller.advice.schedulers.kube_scheduler import KubeScheduler
 from controller.asking.inquiry import Reply
@@ -165,13 +165,32 @@ def test_a_cluster_in_which_nobody_waits_is_not_read(
         return build_request(*given)
 
     monkeypatch.setattr(cycle, "build_request", counting)
-    world.cycle.once()
     world.pod("g-0", node="a")
-    assert len(read) == 1
     world.cycle.once()
-    assert len(read) == 1
+    assert not read
     world.pod("h-0", gang="h")
     assert world.asked_after(0.0) == 1
+
+
+def test_a_cluster_that_has_not_changed_is_read_again_only_to_ask(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as gangs wait, too."""
+    read: list[float] = []
+
+    def counting(objects: Objects, adapters: Any, now: float) -> AdviceRequest:
+        read.append(now)
+        return build_request(objects, adapters, now)
+
+    monkeypatch.setattr(cycle, "build_request", counting)
+    assert [world.asked_after(1.0) for _ in range(20)] == [*[0] * 9, 1] * 2
+    # As of now: how long gangs wait counts.
+    assert read == [10.0, 20.0]
+    assert world.query is not None
+    assert len(world.query.request.gangs) == 1
+    world.pod("h-0", gang="h")
+    assert world.asked_after(0.0) == 1
+    assert read == [10.0, 20.0, 20.0]
 
 
 def test_a_node_that_says_again_that_it_is_there_changes_nothing(world: World) -> None:
