@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from placement import v1
@@ -311,6 +313,18 @@ def test_the_least_is_proven_for_pods_that_are_spread(client: PlacementClient) -
     assert len({int(name[-1]) % 2 for name in names}) == len(names) == 2
 
 
+def draw_to_x(asked: v1.ComputePlacementRequest, *, y: Collection[str]) -> None:
+    """Make all pods "x" but those of the gangs `y`; the fourth gang requires a rack of "x"."""
+    for one in asked.gangs:
+        template = one.groups[0].pod_sets[0].template
+        template.labels["app"] = "y" if one.name.rpartition("/")[2] in y else "x"
+        for pod in bound(one):
+            asked.snapshot.pods.add(name=pod.name, node=pod.node, labels=template.labels)
+    drawn = asked.gangs[3].groups[0].pod_sets[0].template
+    term = drawn.required_affinity.add(topology_key=RACK, namespaces=["ml"])
+    term.selector.match_labels["app"] = "x"
+
+
 def test_nothing_is_proven_where_a_gang_that_waits_besides_may_open_a_rack(
     client: PlacementClient,
 ) -> None:
@@ -324,18 +338,7 @@ def test_nothing_is_proven_where_a_gang_that_waits_besides_may_open_a_rack(
         gang("first", 1, gpus=1, priority=20),
     ]
     asked = request(nodes, gangs)
-    for one in asked.gangs:
-        template = one.groups[0].pod_sets[0].template
-        template.labels["app"] = "y" if one.name.endswith("low1") else "x"
-        for pod in bound(one):
-            asked.snapshot.pods.add(name=pod.name, node=pod.node, labels=template.labels)
-    term = (
-        asked.gangs[3]
-        .groups[0]
-        .pod_sets[0]
-        .template.required_affinity.add(topology_key=RACK, namespaces=["ml"])
-    )
-    term.selector.match_labels["app"] = "x"
+    draw_to_x(asked, y=["low1"])
     found = explained(client, asked, "urgent").remedies
     evictions = [one for one in found if one.WhichOneof("kind") == "evict"]
     assert [one.proven for one in evictions if len(one.evict.pods) > 2] in ([], [False])
@@ -351,17 +354,6 @@ def test_who_draws_a_pod_to_a_rack_without_room_leaves_too(client: PlacementClie
         gang("urgent", 1, gpus=2, priority=10),
     ]
     asked = request(nodes, gangs)
-    for one in asked.gangs:
-        template = one.groups[0].pod_sets[0].template
-        template.labels["app"] = "x" if one.name.rpartition("/")[2] in ("x", "urgent") else "y"
-        for pod in bound(one):
-            asked.snapshot.pods.add(name=pod.name, node=pod.node, labels=template.labels)
-    term = (
-        asked.gangs[3]
-        .groups[0]
-        .pod_sets[0]
-        .template.required_affinity.add(topology_key=RACK, namespaces=["ml"])
-    )
-    term.selector.match_labels["app"] = "x"
+    draw_to_x(asked, y=["fixed", "y"])
     names, _ = remedies(client, asked, "urgent")["evict"]
     assert names == (resource_name("x"), resource_name("y"))
