@@ -27,7 +27,7 @@ from placement_service.pipeline.stages import Budget, Stages
 logger = logging.getLogger(__name__)
 
 #: Where reading takes no more than this share of the time, there is enough for all gangs.
-_READING_SHARE = 0.1
+_READING_SHARE = 0.25
 #: How many times as long as reading a gang it takes to have it in a plan.
 _COST = 6
 #: The share of the time that is left.

@@ -388,7 +388,7 @@ def test_a_trial_that_time_ends_says_nothing(monkeypatch: pytest.MonkeyPatch) ->
     snapshot = Scenario("r1: x1=8").gang("a", pods=1, gpus=8).snapshot()
     problem = formulate(snapshot, POLICY)
     clock = SimpleNamespace(monotonic=lambda: float("inf"))
-    monkeypatch.setattr("placement_service.heuristic.one_gang.units.time", clock)
+    monkeypatch.setattr("placement_service.entities.deadline.time", clock)
     ((reason,),) = explain(
         snapshot,
         problem,

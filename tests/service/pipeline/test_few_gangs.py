@@ -101,7 +101,7 @@ def test_what_was_found_for_few_is_kept_where_no_time_is_left_for_all() -> None:
 @pytest.mark.parametrize(
     ("asked", "read"),
     [
-        pytest.param(question(), 5.0, id="enough time"),
+        pytest.param(question(), 15.0, id="enough time"),
         pytest.param(question(*GANGS[:90]), 50.0, id="few gangs"),
         pytest.param(question(deterministic=True), 50.0, id="no clock may decide"),
         pytest.param(question(eviction=EvictionPolicy.PREEMPT), 50.0, id="evictions"),
