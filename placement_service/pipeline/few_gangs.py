@@ -26,10 +26,9 @@ from placement_service.pipeline.stages import Budget, Stages
 
 logger = logging.getLogger(__name__)
 
-#: Where reading takes no more than this share of the time, there is enough for all gangs.
-_READING_SHARE = 0.25
-#: How many times as long as reading a gang it takes to have it in a plan.
-_COST = 6
+#: What it takes to read a gang, and then to have a gang and a node in a plan, as multiples of
+#: reading a node.
+_READ_GANG, _PLAN_GANG, _PLAN_NODE = 2.0, 20.0, 0.5
 #: The share of the time that is left.
 _SHARE = 1 / 3
 #: So many gangs are worth it in any case.
@@ -52,9 +51,10 @@ def few_first(
         return None
     now = clock()
     reading, left = now - budget.arrival, budget.answer_by - now
-    if left <= 0 or reading <= _READING_SHARE * (reading + left):
+    needed = reading * _rest(request.snapshot)
+    if left <= 0 or needed <= left:
         return None
-    part = _part(request.snapshot, _SHARE * left / (_COST * reading))
+    part = _part(request.snapshot, _SHARE * left / needed)
     if part is None:
         return None
     try:
@@ -73,6 +73,13 @@ def few_first(
     # What is claimed is of these gangs alone.
     bare = replace(found, tiers=(), fewest_domains=(), final=False)
     return Candidates(judging, part, prepared).judged(bare)
+
+
+def _rest(snapshot: Snapshot) -> float:
+    """How many times as long as reading the request all that comes before a first answer takes."""
+    nodes, gangs = len(snapshot.columns.names), len(snapshot.gangs)
+    read = _READ_GANG * gangs + nodes
+    return (_PLAN_GANG * gangs + _PLAN_NODE * nodes) / max(1.0, read)
 
 
 def of_all(few: Candidate, request: Request, problem: Problem) -> Solution:

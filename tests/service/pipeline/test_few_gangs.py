@@ -98,10 +98,16 @@ def test_what_was_found_for_few_is_kept_where_no_time_is_left_for_all() -> None:
     assert placed(last) == placed(offered[1]) == [f"g{i}" for i in range(50)]
 
 
+def test_what_takes_long_to_read_because_of_its_nodes_is_planned_at_once() -> None:
+    asked = replace(request(snapshot(2_000, GANGS)), policy=Policy())
+    (_, first, *_), _ = late(asked, read=12.0)
+    assert len(placed(first)) == 400
+
+
 @pytest.mark.parametrize(
     ("asked", "read"),
     [
-        pytest.param(question(), 15.0, id="enough time"),
+        pytest.param(question(), 5.0, id="enough time"),
         pytest.param(question(*GANGS[:90]), 50.0, id="few gangs"),
         pytest.param(question(deterministic=True), 50.0, id="no clock may decide"),
         pytest.param(question(eviction=EvictionPolicy.PREEMPT), 50.0, id="evictions"),
