@@ -184,7 +184,7 @@ def _sizes(at: At, *, default: int | None) -> _Sizes:
         replicas.problem("is missing")
     count = replicas.integer(default or 1, least=1)
     least = minimum.integer(count if default is None else default, least=1)
-    # What is no number of replicas was noted, and is none to compare with.
+    # Replicas that are no number have been reported already.
     if least > count and (replicas.absent or replicas.value == count):
         where = replicas if minimum.absent else minimum
         where.problem(f"minAvailable {least} is more than replicas {count}")
