@@ -26,9 +26,8 @@ from placement_service.pipeline.stages import Budget, Stages
 
 logger = logging.getLogger(__name__)
 
-#: What it takes to read a gang, and then to have a gang and a node in a plan, as multiples of
-#: reading a node.
-_READ_GANG, _PLAN_GANG, _PLAN_NODE = 2.0, 20.0, 0.5
+#: What it takes to read a gang, and then to have it in a plan, as multiples of reading a node.
+_READ_GANG, _PLAN_GANG = 2.0, 20.0
 #: The share of the time that is left.
 _SHARE = 1 / 3
 #: So many gangs are worth it in any case.
@@ -76,10 +75,10 @@ def few_first(
 
 
 def _rest(snapshot: Snapshot) -> float:
-    """How many times as long as reading the request all that comes before a first answer takes."""
-    nodes, gangs = len(snapshot.columns.names), len(snapshot.gangs)
-    read = _READ_GANG * gangs + nodes
-    return (_PLAN_GANG * gangs + _PLAN_NODE * nodes) / max(1.0, read)
+    """How many times as long as reading the request what comes before a first answer takes."""
+    gangs = len(snapshot.gangs)
+    read = _READ_GANG * gangs + len(snapshot.columns.names)
+    return _PLAN_GANG * gangs / max(1.0, read)
 
 
 def of_all(few: Candidate, request: Request, problem: Problem) -> Solution:
