@@ -21,7 +21,7 @@ from placement_service.bounds.near_rows import NearRows
 from placement_service.bounds.place_rows import PlaceRows
 from placement_service.cp_sat.admission.near_places import NearPlaces
 from placement_service.cp_sat.admission.patterns import add_patterns
-from placement_service.cp_sat.admission.wide_gangs import Inside
+from placement_service.cp_sat.admission.shared_places import SharedPlaces
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Strategy, Var, dot, hold, lesser, optimise
 from placement_service.formulation.indices import GangIdx
@@ -78,10 +78,10 @@ class AdmissionMaster:
         self._follow_bases()
         self._run_in_one_way()
         self._near = self._near_gangs()
-        self._inside: dict[int, Inside] = {}
+        self._shared: dict[int, SharedPlaces] = {}
         for rows in places:
             known = NearPlaces(self.cp, rows, self._admitted, wide=wide, each=each, alone=alone)
-            self._inside |= known.inside
+            self._shared |= known.shared
             for i, near in known.near.items():
                 if i in self._near:
                     self.cp.add(near <= self._near[i])
@@ -186,19 +186,19 @@ class AdmissionMaster:
     @property
     def counts_wide(self) -> bool:
         """Whether it counts the places of gangs that lie whole in none."""
-        return bool(self._inside)
+        return bool(self._shared)
 
     def topology_cost(self) -> Terms[Var]:
         """The least number of places beyond the first: of each gang alone, and of those that
         compete for large places."""
         least = (c.beyond for c in self.counting.classes)
         both = enumerate(zip(self._admitted, least, strict=True))
-        terms = [(z, w * UNITS_PER_DOMAIN) for c, (z, w) in both if w and c not in self._inside]
+        terms = [(z, w * UNITS_PER_DOMAIN) for c, (z, w) in both if w and c not in self._shared]
         for c, near in self._near.items():
-            if c not in self._inside:
+            if c not in self._shared:
                 terms += [(self._admitted[c], UNITS_PER_DOMAIN), (near, -UNITS_PER_DOMAIN)]
-        for c, inside in self._inside.items():
-            terms += [(use, UNITS_PER_DOMAIN) for use in inside.uses]
+        for c, shared in self._shared.items():
+            terms += [(use, UNITS_PER_DOMAIN) for use in shared.uses]
             terms.append((self._admitted[c], -UNITS_PER_DOMAIN))
         return terms
 
@@ -289,8 +289,8 @@ class AdmissionMaster:
         )
         places = {
             g: mine
-            for c, inside in self._inside.items()
-            for g, mine in zip(chosen[c], inside.of_each(len(chosen[c]), solver), strict=False)
+            for c, shared in self._shared.items()
+            for g, mine in zip(chosen[c], shared.of_each(len(chosen[c]), solver), strict=False)
         }
         return Torn(gangs, places)
 

@@ -8,7 +8,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.place_rows import PlaceRows
-from placement_service.cp_sat.admission.wide_gangs import Inside, WideGangs, are_few
+from placement_service.cp_sat.admission.shared_places import SharedPlaces
+from placement_service.cp_sat.admission.wide_gangs import WideGangs, are_few
 from placement_service.cp_sat.solving import Var, limit
 
 
@@ -55,6 +56,6 @@ class NearPlaces:
         for c in places.require:
             self.near.pop(c, None)
         #: By class, the places of gangs of which each is counted.
-        self.inside: dict[int, Inside] = {}
+        self.shared: dict[int, SharedPlaces] = {}
         if wide or (each and are_few(places)):
-            self.inside = WideGangs(cp, places, admitted, most, at, each=each).inside
+            self.shared = WideGangs(cp, places, admitted, most, at, each=each).shared

@@ -18,26 +18,20 @@ others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations, groupby
+from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.gang_classes import Content
 from placement_service.bounds.place_rows import PlaceRow, PlaceRows
+from placement_service.cp_sat.admission.shared_places import SharedPlaces
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.arrays import Ints
 
 #: Classes that are counted like this: each has variables for every row and place.
 MOST_CLASSES = 8
-
-#: Places of a class up to which it is told which of its gangs uses which.
-MOST_PLACES = 20
-
-#: Places of one gang up to which all choices are tried.
-MOST_TOGETHER = 3
 
 #: Parts that count in a row: the class, the level that they are counted at, what they ask for, and
 #: what one of them weighs.
@@ -49,67 +43,8 @@ def are_few(places: PlaceRows) -> bool:
     return len(places.beyond) + len(places.prefer) <= MOST_CLASSES
 
 
-class Inside(NamedTuple):
-    """The places of gangs of a class: for each how many of them use it, and for each kind of their
-    parts how many a gang has and how many lie in each place.
-    """
-
-    uses: Sequence[Var]
-    parts: Sequence[tuple[int, Sequence[Var]]] = ()
-
-    def of_each(self, gangs: int, solver: cp_model.CpSolver) -> Sequence[tuple[int, ...]]:
-        """The places of each of so many gangs in a solution, those with most of them first; nothing
-        where it is not told which of them uses which.
-        """
-        used = [p for p, use in enumerate(self.uses) if solver.value(use)]
-        if gangs == 1:
-            return [tuple(used)]
-        if not self.parts or len(used) > MOST_PLACES:
-            return ()
-        needs = np.array([times for times, _ in self.parts], dtype=np.int64)
-        there = np.array([[solver.value(vs[p]) for _, vs in self.parts] for p in used])
-        found = (tuple(used[i] for i in mine) for mine in shares(needs, there, gangs))
-        return sorted(found, key=len, reverse=True)
-
-
-def shares(needs: Ints, there: Ints, gangs: int) -> Sequence[tuple[int, ...]]:
-    """The places of each of some gangs that need so many parts of each kind [K], of those that lie
-    `there` [P, K]. One after another takes the fewest places that hold its parts, and of those
-    what leaves least there; nothing where they do not.
-    """
-    there, found = there.copy(), []
-    for _ in range(gangs):
-        mine = _fewest(needs, there)
-        wanted = needs.copy()
-        for p in mine:
-            taken = np.minimum(there[p], wanted)
-            there[p] -= taken
-            wanted -= taken
-        found.append(mine)
-    return found
-
-
-def _fewest(needs: Ints, there: Ints) -> tuple[int, ...]:
-    """The places of the next gang."""
-    left = np.flatnonzero(there.any(axis=1)).tolist()
-    for count in range(1, MOST_TOGETHER + 1):
-        able = [
-            some
-            for some in combinations(left, count)
-            if (there[list(some)].sum(axis=0) >= needs).all()
-        ]
-        if able:
-            return min(able, key=lambda some: int(there[list(some)].sum()))
-    # Of many at once there would be too many choices.
-    fullest = sorted(left, key=lambda p: -int(there[p].sum()))
-    for count in range(MOST_TOGETHER + 1, len(fullest) + 1):
-        if (there[fullest[:count]].sum(axis=0) >= needs).all():
-            return tuple(fullest[:count])
-    return ()
-
-
 class WideGangs:
-    """Posts the rows of some classes; `uses` are their places, by class.
+    """Posts the rows of some classes; `shared` are the places of their gangs, by class.
 
     `most` [C, P] says how many gangs of a class rows let lie whole in a place, and `near` are the
     variables of those that can.
@@ -127,7 +62,7 @@ class WideGangs:
     ) -> None:
         """If `each`, all classes are counted where they are few enough."""
         self._cp, self._places, self._admitted, self._near = cp, places, admitted, near
-        self.uses: dict[int, list[Var]] = {}
+        self._uses: dict[int, list[Var]] = {}
         split = [*places.beyond, *(c for c in places.prefer if not most[c].any())]
         all_of_them = each and are_few(places)
         # What needs a place of the level is whole in one anyway.
@@ -137,22 +72,21 @@ class WideGangs:
         for c in [] if places.has_others else wide:
             known = places.counting.classes[c]
             least = max(1, known.beyond) + 1 if c in split else 1
-            self.uses[c] = [cp.new_int_var(0, len(known.gangs), "") for _ in range(places.count)]
-            cp.add(cp_model.LinearExpr.sum(self.uses[c]) >= least * admitted[c])
+            self._uses[c] = [cp.new_int_var(0, len(known.gangs), "") for _ in range(places.count)]
+            cp.add(cp_model.LinearExpr.sum(self._uses[c]) >= least * admitted[c])
         self._inside: dict[tuple[int, int], dict[Content, list[Var]]] = {}
         # Rows that count the same parts alike differ only in the room. That gangs weigh the same in
         # both is not enough: the one may count parts that the other does not.
         rooms: dict[tuple[bytes, Counted], Ints] = {}
-        for row in places.rows_against(list(self.uses)):
+        for row in places.rows_against(list(self._uses)):
             key = row.weight.tobytes(), self._counted(row)
             rooms[key] = np.minimum(row.room, rooms.get(key, row.room))
         for (weight, counted), room in rooms.items():
             self._post(np.frombuffer(weight, dtype=np.int64), counted, room)
-        #: By class, the places of its gangs.
-        self.inside = {c: Inside(uses, self._parts_of(c)) for c, uses in self.uses.items()}
+        self.shared = {c: SharedPlaces(uses, self._parts_of(c)) for c, uses in self._uses.items()}
 
     def _parts_of(self, c: int) -> Sequence[tuple[int, Sequence[Var]]]:
-        """The parts of a class at the level where it has most of them, as in `Inside`."""
+        """The parts of a class at the level where it has most of them, as in `SharedPlaces`."""
         groups = [group for known, group in self._inside if known == c]
         parts = self._places.counting.classes[c].parts
         most = max(groups, key=lambda g: sum(times for _, times in parts[g]), default=None)
@@ -165,7 +99,7 @@ class WideGangs:
         weigh = self._places.counting.weigh
         return tuple(
             (c, group, content, weight)
-            for c in self.uses
+            for c in self._uses
             if row.weight[c]
             for group in [self._group(c, row.at)]
             for content, _ in self._places.counting.classes[c].parts[group]
@@ -179,7 +113,7 @@ class WideGangs:
                 terms[p].append((v, int(weight[c])))
         for c, parts in groupby(counted, key=itemgetter(0)):
             inside = [(self._parts_inside(c, at)[content], w) for _, at, content, w in parts]
-            for p, use in enumerate(self.uses[c]):
+            for p, use in enumerate(self._uses[c]):
                 mine = [(vs[p], w) for vs, w in inside]
                 self._cp.add(dot(mine) <= min(int(weight[c]), int(room[p])) * use)
                 terms[p] += mine

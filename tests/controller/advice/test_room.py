@@ -192,7 +192,7 @@ def test_a_gpu_that_is_shared_counts_once() -> None:
     why = "nvidia.com/gpu on a was given away"
     advised = pod("g-0", "a", 8)
     assert told(FakeCluster(node("a"), *parts, advised), node("a")) == why
-    # Whoever else calls a pod so holds none.
+    # In another namespace than that of holders, a pod that looks like one is none.
     elsewhere = pod("other", "a", 1)
     elsewhere["metadata"].update(group)
     advised = pod("g-0", "a", 7)

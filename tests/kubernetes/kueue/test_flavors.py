@@ -166,7 +166,7 @@ def test_what_is_kept_from_a_cohort_may_be_lent_beside_it_with_a_warning() -> No
 
     below = thing("Cohort", VERSION, "below", spec={"parentName": "all"})
     text = "holds for each queue that borrows, not for several together"
-    lonely = said(translated(*NODES, below, *inside("below")).warnings)
-    assert text not in "".join(lonely)
+    alone = said(translated(*NODES, below, *inside("below")).warnings)
+    assert text not in "".join(alone)
     beside = cluster_queue("c", "all", x=4)
     assert text in "".join(said(translated(*NODES, below, beside, *inside("below")).warnings))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_service.cp_sat.admission.wide_gangs import shares
+from placement_service.cp_sat.admission.shared_places import shares
 from placement_service.search.place_stage import wide_places
 from tests.scenario import Group, Scenario
 from tests.service.search.block_questions import counted
