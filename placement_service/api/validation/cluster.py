@@ -47,7 +47,7 @@ MAX_PARTITIONS_OF_A_NODE = 1024
 #: A whole device, in thousandths.
 WHOLE = 1000
 
-#: Queues above one another. What runs is counted at each of them.
+#: Queues from a root down. What runs is counted at each of them.
 MAX_QUEUE_DEPTH = 100
 
 
@@ -235,7 +235,7 @@ def queues_form_trees(request: Request) -> Iterator[Violation]:
     """Every parent exists, no queue is above itself, and no queue is too deep."""
     queues = request.snapshot.queues
     index = {queue.name: i for i, queue in enumerate(queues)}
-    #: For each queue that was checked: how many queues are above it, itself included.
+    #: For each queue that was checked: how many queues there are from the root down to it.
     depth: dict[str, int] = {"": 0}
     for i, queue in enumerate(queues):
         if queue.parent and queue.parent not in index:
@@ -256,7 +256,8 @@ def queues_form_trees(request: Request) -> Iterator[Violation]:
             depth[passed] = below + steps
             if depth[passed] == MAX_QUEUE_DEPTH + 1:
                 path = f"snapshot.queues[{index[passed]}].parent"
-                yield Violation(path, f"has more than {MAX_QUEUE_DEPTH} queues above it")
+                above = f"has {MAX_QUEUE_DEPTH} queues above it, at most {MAX_QUEUE_DEPTH - 1}"
+                yield Violation(path, above)
 
 
 def amounts_of_queues_are_in_range(request: Request) -> Iterator[Violation]:

@@ -421,7 +421,7 @@ def test_many_queues_one_above_the_other_are_read_in_no_time() -> None:
     assert problems(there) == {}
     for i in range(100, 10_000):
         there.snapshot.queues.add(name=f"queues/q{i}", parent=f"queues/q{i - 1}")
-    words = {"snapshot.queues[100].parent": "has more than 100 queues above it"}
+    words = {"snapshot.queues[100].parent": "has 100 queues above it, at most 99"}
     assert problems(there) == words
     there.snapshot.queues[0].parent = "queues/q9999"
     begin = time.process_time()
