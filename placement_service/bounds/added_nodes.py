@@ -9,6 +9,8 @@ The kinds are nodes at the end of the problem, one of each, that do not exist ye
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from placement_service.bounds.counting import Counting
@@ -32,10 +34,12 @@ class AddedNodes:
         self._each = counting.room[:, first:]
         self._offers = Offers(counting, self._room)
 
-    def alike(self, gang: Gang) -> Ints:
-        """For each kind the least number of nodes of that kind alone [T], `NEVER` for none."""
+    def alike(self, gang: Gang, others: Sequence[Gang]) -> Ints:
+        """For each kind the least number of nodes of that kind alone [T], `NEVER` for none, so that
+        the gang fits beside the others.
+        """
         least = np.zeros(self._each.shape[1], dtype=np.int64)
-        for lack in self._lacks(gang):
+        for lack in lacks(self.counting, [*others, gang], self._offers):
             np.maximum(least, self._for_row(lack), out=least)
         for one in (self.problem.gangs[gang.base] if gang.base >= 0 else gang, gang):
             for scope in one.scopes:
@@ -43,10 +47,10 @@ class AddedNodes:
                     np.maximum(least, self._for_scope(one, scope), out=least)
         return least
 
-    def mixed(self, gang: Gang) -> int:
+    def mixed(self, gang: Gang, others: Sequence[Gang]) -> int:
         """The least number of these very nodes, each once; `NEVER` when not even all of them."""
         least = 0
-        for lack in self._lacks(gang):
+        for lack in lacks(self.counting, [*others, gang], self._offers):
             gains = np.sort(-(-self._each[lack.way] // lack.step))[::-1]
             least = max(least, _first_enough(gains, lack.size))
         for one in (self.problem.gangs[gang.base] if gang.base >= 0 else gang, gang):
@@ -56,11 +60,6 @@ class AddedNodes:
         return least
 
     # --- rows -------------------------------------------------------------------
-
-    def _lacks(self, gang: Gang) -> list[Lack]:
-        """What everyone lacks when no node is added."""
-        others = [g for g in self.problem.pending if g.index != gang.index]
-        return list(lacks(self.counting, [*others, gang], self._offers))
 
     def _for_row(self, lack: Lack) -> Ints:
         each = self._each[lack.way]

@@ -45,8 +45,10 @@ def add_nodes(case: Case) -> Iterator[AddNodes]:
     least = np.zeros(len(models), dtype=np.int64)
     if (loosest := problem.loosest) is not None:
         added = AddedNodes(Counting(Topology(loosest)), count)
-        least = added.alike(loosest.gangs[gang.index])
-    if least.min(initial=NEVER) > _missing(g for g in case.snapshot.gangs if g.name in case.wanted):
+        least = added.alike(loosest.gangs[gang.index], case.others(loosest))
+    # Each node that is needed takes a pod of those that have to fit, or of those that help them.
+    able = (g for g in case.snapshot.gangs if case.helped or g.name in case.wanted)
+    if least.min(initial=NEVER) > _missing(able):
         return
     # Other waiting gangs may get the added nodes first.
     most = min(_missing(case.whole.gangs), _MOST_ADDED)
@@ -181,14 +183,15 @@ def _least_after(case: Case, models: Sequence[Node]) -> Ints:
     trial = case.here
     wide = changes.with_nodes(alone, ((model, 1) for model in models))
     problem = formulate(wide, case.policy)
-    gang = problem.gangs[[g.name for g in alone.gangs].index(case.gang.name)]
+    at = [g.name for g in alone.gangs].index(case.gang.name)
+    gang, others = problem.gangs[at], [g for g in problem.pending if g.index != at]
     free = problem.free.copy()
     here = [trial.problem.columns.index(c) for c in problem.columns if c in trial.problem.columns]
     there = [i for i, c in enumerate(problem.columns) if c in trial.problem.columns]
     count = len(case.snapshot.nodes)
     free[:count, there] = np.minimum(free[:count, there], trial.residual.free[:, here])
     counting = Counting(Topology(replace(problem, free=free)))
-    return AddedNodes(counting, count).alike(gang)
+    return AddedNodes(counting, count).alike(gang, others)
 
 
 def models_of(snapshot: Snapshot) -> list[Node]:

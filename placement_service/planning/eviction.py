@@ -64,7 +64,8 @@ def evict(case: Case) -> Iterator[Evict]:
     if not leavers.names:
         return
     emptied = _Emptied.of(case, leavers)
-    exact = trial.problem.exact and not _may_follow_others(case)
+    # The question knows nothing of gangs that wait besides.
+    exact = trial.problem.exact and not case.helped
     # 1. Gangs that the plan places may lie elsewhere; without them at least so many have to go.
     alone = EvictionAnswer(None, 1)
     if trial.plan:
@@ -89,23 +90,6 @@ def evict(case: Case) -> Iterator[Evict]:
             enough = _enough(case, leavers, together, exact=exact, known=best)
             if enough is not None:
                 yield replace(enough.eviction, proven=enough.is_least)
-
-
-def _may_follow_others(case: Case) -> bool:
-    """Whether gangs that wait besides may come first, near which its pods may then be: the question
-    knows nothing of these.
-    """
-    gang = case.gang
-    terms = {t for g in gang.groups for s in g.pod_sets for t in s.template.required_affinity}
-    return any(
-        term.matches(other.namespace, one.template.labels)
-        for term in terms
-        for other in case.whole.gangs
-        if other.name not in case.wanted
-        for group in other.groups
-        for one in group.pod_sets
-        if one.pods
-    )
 
 
 def _beside(

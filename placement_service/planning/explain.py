@@ -16,6 +16,7 @@ from placement_service.planning.add_nodes import add_nodes
 from placement_service.planning.changes import Place
 from placement_service.planning.eviction import evict
 from placement_service.planning.levels import levels_of
+from placement_service.planning.openers import others_may_help
 from placement_service.planning.remedies import Finder, reduce, relax
 from placement_service.planning.remedy_case import Case, Solver
 from placement_service.planning.trial_snapshot import Trial, minimums
@@ -53,11 +54,13 @@ def remedies(
     `levels` names topology levels, coarse ones first. `deadline` is in `time.monotonic` seconds.
     `report` is told what was found so far.
     """
-    # 1. The snapshot after the plan's evictions, without gangs that wait besides.
+    # 1. The snapshot after the plan's evictions, without gangs that wait besides, which would only
+    # take room: unless some of them may be what lets others in.
     whole = carried_out(snapshot, beside.evictions)
     (asked,) = (one for one in whole.gangs if one.name == gang)
     wanted = frozenset(beside.placed) | {gang, asked.base_gang} - {""}
-    snapshot = changes.only(whole, wanted)
+    helped = others_may_help(whole, wanted)
+    snapshot = whole if helped else changes.only(whole, wanted)
     policy = replace(policy, eviction=EvictionPolicy.NONE)
     problem = formulate(snapshot, policy)
     earlier = minimums(snapshot, problem, count_pods(snapshot, beside.bindings))
@@ -69,6 +72,7 @@ def remedies(
         policy=policy,
         gang=asked,
         wanted=wanted,
+        helped=helped,
         earlier=earlier,
         # Who names levels knows which labels are some.
         levels=levels_of(whole, levels, akin=not levels),

@@ -19,6 +19,7 @@ from placement_service.formulation.problem import Gang
 from placement_service.planning import changes
 from placement_service.planning.levels import coarser
 from placement_service.planning.remedy_case import Case, Fit
+from placement_service.planning.trial_snapshot import Trial
 
 #: Finds remedies of one kind, each better than the last; the last one counts.
 Finder = Callable[[Case], Iterator[Remedy]]
@@ -89,9 +90,9 @@ class _Reducing:
         """The fewest that are enough."""
         if self._most < 1 or self._is_refuted(self._most):
             return _Fewest(None, True)
-        if not self._places(self._most):
-            fit = self._case.settled(self._change(self._most))
-            if not fit.found:
+        if not self._places(self._most) and not self._case.helped:
+            fit, plan = self._case.fit(self._trial(self._most))
+            if plan is None:
                 return _Fewest(None, fit is Fit.NO)
         # Trials refuse too much; the rest is left to proofs and to the search.
         tried = self._fewest_that_place()
@@ -120,12 +121,13 @@ class _Reducing:
         for less in range(than - 1, 0, -1):
             if self._is_refuted(less):
                 break
-            fit, plan = self._case.fit(self._case.trial(self._change(less)(self._case.snapshot)))
-            if plan is None:
+            fit, plan = self._case.fit(self._trial(less))
+            if plan is None and not self._case.helped:
                 # A gang that gives up less does not fit either.
                 return _Fewest(best.less, best.sure and fit is Fit.NO)
             # A gang that gives up more may still be left out for others.
-            fit = self._case.settled(self._change(less), plan)
+            if plan is not None:
+                fit = self._case.settled(self._change(less), plan)
             if fit is Fit.YES or (fit.found and not enough):
                 enough = fit is Fit.YES
                 best = _Fewest(less, enough)
@@ -142,7 +144,10 @@ class _Reducing:
         lighter = self._lighter(less)
         if lighter is not None:
             return self._case.here.place(gang=lighter) is not None
-        return self._case.trial(self._change(less)(self._case.snapshot)).place() is not None
+        return self._trial(less).place() is not None
+
+    def _trial(self, less: int) -> Trial:
+        return self._case.trial(self._change(less)(self._case.snapshot))
 
     def _is_refuted(self, less: int) -> bool:
         """Whether counting alone shows that so many are not enough."""

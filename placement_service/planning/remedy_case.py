@@ -14,7 +14,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, from_solution, is_placed
-from placement_service.formulation.problem import Problem
+from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.planning.trial_snapshot import EarlierPlan, Trial, for_fitting
 
@@ -66,7 +66,8 @@ class Solver(Protocol):
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """`whole` is all that waits, `wanted` what has to be placed together: the gang, its base
-    and what the plan places. `snapshot` is `whole` without others. `levels`: coarse first.
+    and what the plan places. `snapshot` is `whole` without others, or with them where it is
+    `helped`: where these may let it in (see `openers`). `levels`: coarse first.
     `deadline` is in `time.monotonic` seconds.
     """
 
@@ -75,6 +76,7 @@ class Case:
     policy: Policy
     gang: PodGang
     wanted: frozenset[str]
+    helped: bool
     earlier: EarlierPlan
     levels: Sequence[str]
     solver: Solver
@@ -90,6 +92,11 @@ class Case:
     def within(self, share: float) -> Case:
         """The case with a part of the time that is left."""
         return replace(self, deadline=time.monotonic() + max(0.0, share * self.left))
+
+    def others(self, problem: Problem) -> Sequence[Gang]:
+        """The other gangs of a problem, with the gangs of the snapshot, that have to fit, too."""
+        names = self.wanted - {self.gang.name}
+        return [g for g in problem.pending if self.snapshot.gangs[g.index].name in names]
 
     def trial(self, snapshot: Snapshot) -> Trial:
         """The case on a changed snapshot."""

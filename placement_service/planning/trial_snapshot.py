@@ -132,7 +132,7 @@ class Trial:
         return Offers(self._counting, self._counting.room)
 
     def is_refuted(self, *, gang: Gang | None = None) -> bool:
-        """Whether counting shows that not all gangs of the snapshot can be placed together.
+        """Whether counting shows that not all gangs of the plan can be placed beside the gang.
 
         `gang` replaces what the gang asks for, if given.
         """
@@ -146,7 +146,8 @@ class Trial:
         bases = [counted.gangs[i] for i in gang.rests_on]
         if not all(self._counting.fits_alone(one) for one in (gang, *bases) if one.pending):
             return True
-        everyone = [g for g in counted.pending if g.index != gang.index] + [gang]
+        others = {*self.plan, *gang.rests_on} - {gang.index}
+        everyone = [*(g for g in counted.pending if g.index in others), gang]
         return not queues_allow(self._counting, everyone) or any(
             True for _ in lacks(self._counting, everyone, self._offers)
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -50,7 +51,7 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
         _, plan = case.fit(wide)
         used = {node for units in (plan or {}).values() for _, node, _ in units}
         enough = [i for i in closed if i in used]
-        if not enough:
+        if not enough and not case.helped:
             return
     # 2. The least number that may be enough by counting.
     ordered = _closed_last(every, closed)
@@ -58,36 +59,40 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
     problem = formulate(ordered, case.policy).loosest
     if problem is not None:
         added = AddedNodes(Counting(Topology(problem)), len(always))
-        lowest = max(1, added.mixed(problem.gangs[wide.gang.index]))
-    chosen = tuple(nodes.names[i] for i in enough)
+        lowest = max(1, added.mixed(problem.gangs[wide.gang.index], case.others(problem)))
     change = partial(changes.opened, nodes=enough)
     fit = case.settled(change, plan or case.trial(change(case.snapshot)).place())
     if not fit.found:
         # Others that wait take what is opened first.
+        enough = closed
         fit = case.settled(partial(changes.opened, nodes=closed))
-        if fit.found:
-            yield Uncordon(tuple(nodes.names[i] for i in closed), False)
-            yield from _fewer_opened(case, closed, closed, lowest, sure=fit is Fit.YES)
-        return
-    yield Uncordon(chosen, len(enough) <= lowest and fit is Fit.YES)
-    if len(enough) > lowest:
-        yield from _fewer_opened(case, closed, enough, lowest, sure=fit is Fit.YES)
+    if fit.found:
+        sure = fit is Fit.YES
+        yield Uncordon(tuple(nodes.names[i] for i in enough), sure and len(enough) <= lowest)
+        if len(enough) > lowest:
+            yield from _fewer_opened(case, closed, enough, lowest, sure=sure)
+    else:
+        # Of all of them others may get more than of a few.
+        yield from _fewer_opened(case, closed, None, lowest)
 
 
 def _fewer_opened(
-    case: Case, closed: Sequence[int], enough: Sequence[int], lowest: int, *, sure: bool
+    case: Case,
+    closed: Sequence[int],
+    enough: Sequence[int] | None,
+    lowest: int,
+    *,
+    sure: bool = False,
 ) -> Iterator[Uncordon]:
-    """Sets of fewer nodes, one set of those that are alike, until one is enough.
+    """Sets of fewer nodes than are `enough`, or else than there are, one set of those that are
+    alike, until one is enough.
 
     `sure` says that `enough` is.
     """
     nodes = case.snapshot.columns
-    alike: dict[object, list[int]] = {}
-    for i in closed:
-        alike.setdefault(_likeness(nodes[i]), []).append(i)
-    kinds = list(alike.values())
+    kinds = _alike(case, closed)
     proven = True
-    for size in range(lowest, len(enough)):
+    for size in range(lowest, len(closed if enough is None else enough)):
         for counts in _shares(size, [len(kind) for kind in kinds]):
             if case.left <= 0:
                 return
@@ -99,7 +104,8 @@ def _fewer_opened(
                 yield Uncordon(tuple(nodes.names[i] for i in some), least)
                 return
             proven = proven and fit is Fit.NO
-    yield Uncordon(tuple(nodes.names[i] for i in enough), proven and sure)
+    if enough is not None:
+        yield Uncordon(tuple(nodes.names[i] for i in enough), proven and sure)
 
 
 def _shares(total: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -159,8 +165,34 @@ def _closed_last(snapshot: Snapshot, closed: Sequence[int]) -> Snapshot:
     return replace(snapshot, nodes=first.updated(moved))
 
 
+def _alike(case: Case, closed: Sequence[int]) -> list[list[int]]:
+    """The closed nodes that nobody who waits could tell from each other once they are open."""
+    whole, nodes = case.whole, case.whole.columns
+    eligible = formulate(changes.opened(whole, closed), case.policy).eligible
+    there: dict[str, Counter[Hashable]] = {nodes.names[i]: Counter() for i in closed}
+    for pod in whole.running_pods:
+        if pod.node in there:
+            seen = pod.namespace, frozenset(pod.labels.items()), pod.required_anti_affinity
+            there[pod.node][seen] += 1
+    for one in whole.reservations:
+        if one.node in there:
+            there[one.node][one.name] += 1
+    # Running pods hold the rest of their gang to domains.
+    for gang in whole.gangs:
+        for group in gang.groups:
+            for bound in group.running_pods if gang.is_pending or group.pending_count else ():
+                if bound.node in there:
+                    there[bound.node][gang.name, group.name] += 1
+    found: dict[object, list[int]] = {}
+    for i in closed:
+        here = frozenset(there[nodes.names[i]].items())
+        kind = _likeness(nodes[i]), eligible[:, i].tobytes(), here
+        found.setdefault(kind, []).append(i)
+    return list(found.values())
+
+
 def _likeness(node: Node) -> object:
-    """The kind of a closed node once it is open, whatever its name."""
+    """The kind of a closed node once it is open, whatever its name and who runs there."""
     return (
         kind_of(node),
         frozenset(node.requested.items()),

@@ -7,7 +7,7 @@ import pytest
 from placement import v1
 from placement.client import PlacementClient
 from placement.errors import InvalidRequestError
-from tests.planning.clusters import BLOCK, HOST, RACK, gang, node, request, resource_name
+from tests.planning.clusters import BLOCK, GPU, HOST, RACK, gang, node, request, resource_name
 from tests.planning.explaining import explained, placed, pods, remedies
 
 
@@ -130,6 +130,88 @@ def test_the_fewest_are_opened_also_where_only_a_search_finds_a_plan(
     gangs = [gang("a", 3, gpus=5, required=BLOCK), gang("b", 5, gpus=1, minimum=minimum)]
     found = remedies(client, request(nodes, gangs), "a")
     assert found["uncordon"] == (("nodes/c0", "nodes/c1"),)
+
+
+def test_closed_nodes_are_told_apart_by_who_runs_there(client: PlacementClient) -> None:
+    """Two pods of "y" have to be near an "x": the second large node has room for both beside one,
+    and the small nodes have room for one each.
+    """
+    sizes = {"large1": 10, "large2": 10, "small1": 6, "small2": 6}
+    nodes = [node(name, gpus=gpus, used=2, closed=True) for name, gpus in sizes.items()]
+    asked = request([node("full", used=8), *nodes], [gang("y", 2, gpus=4)])
+    for name in sizes:
+        pod = f"namespaces/ml/pods/on-{name}"
+        labels = {"app": "z" if name == "large1" else "x"}
+        asked.snapshot.pods.add(name=pod, node=f"nodes/{name}", labels=labels)
+    template = asked.gangs[0].groups[0].pod_sets[0].template
+    term = template.required_affinity.add(topology_key=HOST, namespaces=["ml"])
+    term.selector.match_labels["app"] = "x"
+    assert remedies(client, asked, "y")["uncordon"] == (("nodes/large2",),)
+
+
+def near_x(asked: v1.ComputePlacementRequest, name: str) -> v1.PodTemplate:
+    """All pods of gang "x" are labelled so; those of another gang have to be in a rack of one."""
+    templates = {one.name: one.groups[0].pod_sets[0].template for one in asked.gangs}
+    templates[resource_name("x")].labels["app"] = "x"
+    template = templates[resource_name(name)]
+    term = template.required_affinity.add(topology_key=RACK, namespaces=["ml"])
+    term.selector.match_labels["app"] = "x"
+    return template
+
+
+def test_fewer_nodes_do_where_a_gang_that_waits_comes_with_them(client: PlacementClient) -> None:
+    """An "x" runs where nodes are small; one large node has room for another "x" and all of "y"."""
+    nodes = [node("large", gpus=12, used=12, rack="r1"), node("small", gpus=4, used=4, rack="r2")]
+    asked = request(nodes, [gang("x", 1, gpus=4), gang("y", 2, gpus=4)])
+    near_x(asked, "y")
+    asked.snapshot.pods.add(name="namespaces/ml/pods/x", node="nodes/small", labels={"app": "x"})
+    assert remedies(client, asked, "y")["add_nodes"] == ("nodes/large", 1)
+
+
+def test_nodes_are_added_for_a_gang_that_has_to_come_first(client: PlacementClient) -> None:
+    asked = request([node("n", used=8, rack="r")], [gang("x", 1), gang("y", 1)])
+    near_x(asked, "y")
+    assert remedies(client, asked, "y") == {"add_nodes": ("nodes/n", 2)}
+
+
+def test_a_node_is_opened_for_a_gang_that_has_to_come_first(client: PlacementClient) -> None:
+    nodes = [node("n1", rack="r1", gpus=4), node("n2", rack="r1", closed=True)]
+    asked = request(nodes, [gang("x", 1), gang("y", 1, gpus=4)])
+    near_x(asked, "y")
+    assert remedies(client, asked, "y")["uncordon"] == (("nodes/n2",),)
+
+
+def test_a_gang_that_waits_may_fill_the_emptiest_rack(client: PlacementClient) -> None:
+    """Rack r1 has two "x" more than r2, where a further node would get one."""
+    nodes = [node("n1", used=4, rack="r1"), node("n2", used=8, rack="r2")]
+    asked = request(nodes, [gang("x", 1), gang("y", 1, gpus=4)])
+    template = near_x(asked, "y")
+    del template.required_affinity[:]
+    template.node_selector[RACK] = "r1"
+    constraint = template.spread_constraints.add(
+        max_skew=1, topology_key=RACK, ignore_node_affinity=True
+    )
+    constraint.selector.match_labels["app"] = "x"
+    for i in (1, 2):
+        name = f"namespaces/ml/pods/x{i}"
+        asked.snapshot.pods.add(name=name, node="nodes/n1", labels={"app": "x"})
+    assert remedies(client, asked, "y") == {"add_nodes": ("nodes/n2", 1)}
+
+
+def test_a_gang_that_waits_may_leave_some_of_a_reservation(client: PlacementClient) -> None:
+    """One pod of "x" needs half of what is held for it once, and the other a further node."""
+    nodes = [node("n1"), node("n2", used=8)]
+    asked = request(nodes, [gang("x", 1, gpus=4), gang("y", 1, gpus=4)])
+    other = asked.gangs[0].groups.add(name="other", min_replicas=1).pod_sets.add()
+    other.template.requests.extended[GPU] = 8
+    other.pods.add(name="namespaces/ml/pods/x-other")
+    asked.gangs[1].groups[0].pod_sets[0].template.node_selector[HOST] = "n1"
+    held = asked.snapshot.reservations.add(
+        name="reservations/held", node="nodes/n1", allocate_once=True
+    )
+    held.held.extended[GPU] = 8
+    held.owners.add(gang=resource_name("x"))
+    assert remedies(client, asked, "y") == {"add_nodes": ("nodes/n1", 1)}
 
 
 def test_nodes_are_added_for_the_base_as_well(client: PlacementClient) -> None:
