@@ -86,8 +86,13 @@ class Choices:
         self.tried = 0
 
     def fit(self, users: Mapping[int, str]) -> bool:
-        """Whether there is room for all pods beside what is held back; `users` by bindings."""
-        return all(self._fit(users, pods, spare) for pods, spare in self._spare)
+        """Whether there is room for all pods beside what is held back, and who requires a
+        reservation has one; `users` by bindings.
+        """
+        insisting = (p for p in self._pods if p.template.required_reservation is not None)
+        return all(p.binding in users for p in insisting) and all(
+            self._fit(users, pods, spare) for pods, spare in self._spare
+        )
 
     def _fit(self, users: Mapping[int, str], pods: Sequence[BoundHere], spare: Amounts) -> bool:
         held: Counter[str] = Counter()

@@ -1,9 +1,10 @@
 """Which pod uses which reservation, decided once it is known which pods are on which node. Owners
-on the node of a reservation use it as far as it goes. Pods that require a reservation come first.
-An allocate-once reservation gets one pod that fits, a restricted one as many as fit, and any other
-all owners. An allocate-once one that no pod fits gets a pod that no other reservation helps. A pod
-that a reservation names changes places with a pod of its set on that node. Where this holds back
-room that other pods of the node have, any choice that does not is as good (`reservation_choice`).
+on the node of a reservation use it as far as it goes. Pods that require a reservation come first,
+those before others that may use fewer. An allocate-once reservation gets one pod that fits, a
+restricted one as many as fit, and any other all owners. An allocate-once one that no pod fits gets
+a pod that no other reservation helps. A pod that a reservation names changes places with a pod of
+its set on that node. Where this holds back room that other pods of the node have, any choice that
+does not is as good (`reservation_choice`).
 """
 
 from __future__ import annotations
@@ -165,7 +166,10 @@ class _Users:
         self._waiting = list(pods)
         self._used: Counter[str] = Counter()
         self._left = {r.name: [r.held[s] for s in sorted(r.held)] for r in reservations}
-        for pod in [p for p in self._waiting if p.template.required_reservation is not None]:
+        insisting = [p for p in self._waiting if p.template.required_reservation is not None]
+        # Those first that have the least choice.
+        insisting.sort(key=lambda p: sum(map(p.owns, reservations)))
+        for pod in insisting:
             # Of several, the one with the least left over.
             mine = [r for r in reservations if self._able(pod, r)]
             if mine:

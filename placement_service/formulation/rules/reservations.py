@@ -101,12 +101,14 @@ class _Formulation:
         self.loses = False
         #: The nodes with a rule of their own.
         self.ruled: list[int] = []
-        #: Where pods that require a reservation have one, and how many of them fit there.
-        self.slots: dict[int, Ints] = {
-            c: np.zeros(len(draft.snapshot.nodes), dtype=np.int64)
-            for c, t in enumerate(self.templates)
-            if t.required_reservation is not None
-        }
+        self.insisting = frozenset(
+            c for c, t in enumerate(self.templates) if t.required_reservation is not None
+        )
+        #: How many pods that require a reservation find one on the node that is looked at, by the
+        #: classes that share these reservations; and on all nodes, and where each class does.
+        self.slots_here: dict[Classes, int] = {}
+        self.slots: dict[Classes, Ints] = {}
+        self.homes: dict[int, list[int]] = {c: [] for c in self.insisting}
 
     def run(self) -> None:
         index = self.draft.snapshot.columns.row_of
@@ -122,30 +124,30 @@ class _Formulation:
 
     def _required(self) -> None:
         """Pods that require a reservation: only where there is one, and not more than it takes."""
-        for c, slots in self.slots.items():
-            self.draft.eligible[c, slots == 0] = False
-        # Classes that share a reservation share its slots.
-        for classes in _connected([self.owners_of(c) for c in self.slots], list(self.slots)):
-            capacity = np.max([self.slots[c] for c in classes], axis=0)
+        for c, homes in self.homes.items():
+            elsewhere = np.ones(len(self.draft.snapshot.nodes), dtype=bool)
+            elsewhere[homes] = False
+            self.draft.eligible[c, elsewhere] = False
+        for classes, capacity in self.slots.items():
             take = np.zeros(len(self.templates), dtype=np.int64)
-            take[classes] = 1
-            several = np.sum([self.slots[c] > 0 for c in classes], axis=0)
-            several[self.ruled] = 0
-            if several.max(initial=0) > 1:
-                if self.draft.loose:
-                    every = np.array([self.slots[c] for c in classes])
-                    limited = (every < UNLIMITED).all(axis=0)
-                    capacity = np.where(limited, np.where(limited, every, 0).sum(axis=0), UNLIMITED)
-                else:
-                    self.draft.is_exact = False
+            take[sorted(classes)] = 1
             self.draft.columns.append(Column("reservation slots", capacity, take))
-
-    def owners_of(self, pod_class: int) -> frozenset[int]:
-        return frozenset(self.draft.owned[pod_class])
 
     # --- one node -----------------------------------------------------------------
 
     def _on_node(self, n: int, indices: Sequence[int]) -> None:
+        self._hold(n, indices)
+        for classes, pods in self.slots_here.items():
+            for c in classes:
+                self.homes[c].append(n)
+            if pods < UNLIMITED:
+                if classes not in self.slots:
+                    count = len(self.draft.snapshot.nodes)
+                    self.slots[classes] = np.full(count, UNLIMITED, dtype=np.int64)
+                self.slots[classes][n] = pods
+
+    def _hold(self, n: int, indices: Sequence[int]) -> None:
+        self.slots_here = {}
         here = [self.reservations[i] for i in indices]
         beyond = self._beyond(n, here)
         if beyond:
@@ -169,8 +171,7 @@ class _Formulation:
         elif overfull:
             # More is held than there is: an owner that takes its own part leaves others no less.
             self.loses = True
-            for c in self.slots:
-                self.slots[c][n] = 0
+            self.slots_here = {}
             held = [Held(frozenset(), h.amounts) for h in held]
         elif self.loses:
             # For those alone that take most of a reservation: so the least room is lost.
@@ -194,11 +195,11 @@ class _Formulation:
             # A pod takes from one of them, and the others keep what they hold.
             return False
         held = [Held(owners, dict(r.held)) for r in reservations]
-        if owners & self.slots.keys() or self._is_overfull(n, held):
+        if owners & self.insisting or self._is_overfull(n, held):
             return False
         resources = {r for h in held for r in h.amounts}
         # Those that require a reservation, and own none here, do not come.
-        welcome = owners | self.ignoring | self.slots.keys()
+        welcome = owners | self.ignoring | self.insisting
         return all(
             c in welcome or not any(t.requests.get(r) for r in resources)
             for c, t in enumerate(self.templates)
@@ -220,11 +221,9 @@ class _Formulation:
 
     def _held(self, n: int, groups: _Groups) -> list[Held]:
         """What reservations of a node hold and for whom; says whether that loses room."""
-        for slots in self.slots.values():
-            slots[n] = 0
+        self.slots_here, self.loses = {}, False
         # The largest first; classes that own several reservations here use the first.
         order = sorted(groups.items(), key=lambda g: (-len(g[0]), sorted(g[0])))
-        self.loses = any(len(owners & self.slots.keys()) > 1 for owners in groups)
         held: list[Held] = []
         seen: set[int] = set()
         for owners, mine in order:
@@ -254,9 +253,7 @@ class _Formulation:
     def _loosely(self, n: int, groups: _Groups) -> list[Held]:
         """What nobody else can have of the node in any case."""
         some = [(owners, mine) for owners, mine in groups.items() if owners]
-        for owners, _ in some:
-            for c in owners & self.slots.keys():
-                self.slots[c][n] = UNLIMITED
+        self.slots_here = {owners & self.insisting: UNLIMITED for owners, _ in some}
         held = [Held(owners, self._least(owners, mine)) for owners, mine in some]
         nobody = groups.get(frozenset(), ())
         return [*held[:MOST_ON_A_NODE], *(Held(frozenset(), dict(r.held)) for r in nobody)]
@@ -307,7 +304,7 @@ class _Formulation:
             )
             for owners, r in holders
         )
-        insist = tuple(c in self.slots for c in every)
+        insist = tuple(c in self.insisting for c in every)
         classes = tuple(map(ClassIdx, every))
         draft.rules.append(ReservedRoom(number, at, classes, insist, kinds, tuple(rows)))
         draft.special[every] = True
@@ -334,7 +331,9 @@ class _Formulation:
 
     def _may_use(self, pod_class: int, reservation: Reservation) -> bool:
         requests = self.templates[pod_class].requests
-        if pod_class not in self.slots and not any(requests.get(r, 0) for r in reservation.held):
+        if pod_class not in self.insisting and not any(
+            requests.get(r, 0) for r in reservation.held
+        ):
             # It takes nothing of it, so it does not use it.
             return False
         if not reservation.restricted:
@@ -367,10 +366,10 @@ class _Formulation:
             self.loses = True
             owners = frozenset({max(owners, key=lambda c: (self.draft.counts[c], -c))})
         found = Held(owners, {})
+        if insisting := owners & self.insisting:
+            usable = sum(self._slots(owners, r) for r in chosen)
+            self.slots_here[insisting] = min(UNLIMITED, usable)
         for r in chosen:
-            usable = self._slots(owners, r)
-            for c in owners & self.slots.keys():
-                self.slots[c][n] = min(UNLIMITED, int(self.slots[c][n]) + usable)
             for resource, amount in r.held.items():
                 found.amounts[resource] = found.amounts.get(resource, 0) + amount
                 waste = self._waste(n, owners, r, resource, amount)
@@ -424,7 +423,7 @@ class _Formulation:
             t.requests.get(resource, 0)
             and self.draft.eligible[c, n]
             and (c not in owners or len(owners) > 1 or self.draft.counts[c] > 1)
-            and (c not in self.slots or self._has_another(c, n, mine))
+            and (c not in self.insisting or self._has_another(c, n, mine))
             for c, t in enumerate(self.templates)
         )
 
@@ -433,17 +432,3 @@ class _Formulation:
         name = self.nodes[n].name
         others = (self.reservations[i] for i in self.draft.owned[pod_class])
         return any(r.node == name and r.name != mine.name for r in others)
-
-
-def _connected(owned: Sequence[frozenset[int]], classes: Sequence[int]) -> list[list[int]]:
-    """Classes in groups, such that no two groups own a reservation together."""
-    groups: list[tuple[set[int], list[int]]] = []
-    for mine, c in zip(owned, classes, strict=True):
-        touching = [g for g in groups if g[0] & mine]
-        merged: tuple[set[int], list[int]] = (set(mine), [c])
-        for g in touching:
-            merged[0].update(g[0])
-            merged[1].extend(g[1])
-            groups.remove(g)
-        groups.append(merged)
-    return [sorted(g[1]) for g in groups]

@@ -10,7 +10,16 @@ from placement_service.entities.eviction import EvictionKind
 from placement_service.entities.naming import reservation_choice
 from placement_service.entities.naming.reservation_users import use_reservations
 from placement_service.entities.request import CPU, Binding
+from placement_service.entities.reservations import ReservationSelector
+from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 from tests.scenario import Group, Scenario
+
+#: What pods ask for that run in any reservation that is for them.
+REQUIRED = {
+    "required_reservation": ReservationSelector(
+        terms=(NodeSelectorTerm((Requirement("team", Operator.DOES_NOT_EXIST),)),)
+    )
+}
 
 
 def question(drawing: str) -> Scenario:
@@ -38,6 +47,36 @@ def test_another_is_made_where_there_is_none() -> None:
     scenario = question("x1=3")
     both = scenario.bind(a_own_0="x1", b_own_0="x1")
     assert used(use_reservations(scenario.snapshot(), both)) == ("more", "more")
+
+
+def test_who_requires_one_and_has_least_choice_comes_first() -> None:
+    """The pods may choose among many, so that trying all choices would take too long."""
+    scenario = Scenario("x1=64")
+    for i in range(12):
+        scenario = scenario.hold(f"r{i}", "x1", 1, "any", *(["one"] if i == 0 else []))
+    once = tuple(replace(r, allocate_once=True) for r in scenario.reservations)
+    scenario = replace(scenario, reservations=once)
+    scenario = scenario.gang("a", Group("any", pods=11, gpus=1, asks=REQUIRED))
+    scenario = scenario.gang("b", Group("one", pods=1, gpus=1, asks=REQUIRED))
+    names = {f"a_any_{i}": "x1" for i in range(11)}
+    found = used(use_reservations(scenario.snapshot(), scenario.bind(**names, b_one_0="x1")))
+    assert found[-1] == "r0"
+    assert sorted(found) == sorted(f"r{i}" for i in range(12))
+
+
+def test_whoever_requires_one_has_one_if_there_is_a_choice() -> None:
+    """The first would have the one that it leaves least of, without which the others are two for
+    one reservation.
+    """
+    scenario = Scenario("x1=8").hold("r", "x1", 1, "p", "q", "s", allocate_once=True)
+    scenario = scenario.hold("s", "x1", 2, "p", allocate_once=True)
+    scenario = scenario.hold("t", "x1", 2, "q", "s", allocate_once=True)
+    for group in "pqs":
+        scenario = scenario.gang(group, Group(group, pods=1, gpus=1, asks=REQUIRED))
+    pods = scenario.bind(p_p_0="x1", q_q_0="x1", s_s_0="x1")
+    first, *others = used(use_reservations(scenario.snapshot(), pods))
+    assert first == "s"
+    assert sorted(others) == ["r", "t"]
 
 
 def test_what_victims_leave_is_room() -> None:
