@@ -22,7 +22,8 @@ class Queue:
     What runs in a queue counts in all queues above it. `used` is what runs in
     this queue itself, besides the pods that stand in pod sets of the request;
     `used_not_preemptible` is a part of it. Of its gangs none is reclaimed where it is
-    `not_reclaimable`.
+    `not_reclaimable`; from queues outside it those in it and below it are safe for the
+    `minimum_run_time_before_reclaim`, in seconds.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Queue:
     used: Amounts = field(default_factory=dict)
     used_not_preemptible: Amounts = field(default_factory=dict)
     not_reclaimable: bool = False
+    minimum_run_time_before_reclaim: int = 0
 
 
 def in_millis(amounts: Amounts) -> dict[str, int]:

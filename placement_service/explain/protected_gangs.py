@@ -196,7 +196,8 @@ class ProtectedGangs:
         held_back = mine.never_preempts and mine.priority > theirs.priority
         reclaims = not (self._moves or preempts or lack)
         withheld = reclaims and self._rights.is_withheld(mine, theirs)
-        if not (self._moves or preempts or lack or right or held_back or withheld):
+        young = reclaims and self._rights.is_young(mine, theirs)
+        if not (self._moves or preempts or lack or right or held_back or withheld or young):
             return None
         if theirs.not_preemptible:
             return _NOT_PREEMPTIBLE

@@ -17,8 +17,15 @@ from typing import NamedTuple
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
-from placement_service.formulation.open_gangs import has_extras, is_anew, is_otherwise, whole_name
+from placement_service.formulation.open_gangs import (
+    has_extras,
+    is_anew,
+    is_otherwise,
+    may_come_again,
+    whole_name,
+)
 from placement_service.formulation.rules.queues import above_limits, least_memory, pod_amount
+from placement_service.formulation.run_times import has_run, young_in
 
 #: At most so many unions of groups that share are added.
 MOST_UNIONS = 16
@@ -37,12 +44,12 @@ class Winner(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """What decides the rights on a running gang: among others, which minimum run times are over."""
+    """What decides the rights on a running gang; `young_in`: queues that keep it still."""
 
     priority: int
     queue: str
     may_be_preempted: bool
-    may_be_reclaimed: bool
+    young_in: tuple[str, ...]
 
 
 class GuaranteeLack(NamedTuple):
@@ -270,33 +277,29 @@ class EvictionRights:
         """The class of a running gang."""
         said = self._said(gang)
         if self._each_alone and has_extras(gang):
-            return said._replace(may_be_preempted=True, may_be_reclaimed=True)
+            return said._replace(may_be_preempted=True, young_in=())
         return said
 
     def _said(self, gang: PodGang) -> Victim:
-        has_run = self._by_run_time(gang)
-        if self._only_extras_go(has_run):
+        told = self._by_run_time(gang)
+        if self._only_extras_go(told):
             # Only extras of such a gang go, and those are never protected.
-            return has_run._replace(may_be_preempted=True, may_be_reclaimed=True)
-        return has_run
+            return told._replace(may_be_preempted=True, young_in=())
+        return told
 
     def _by_run_time(self, gang: PodGang) -> Victim:
         """The class that a gang has as a whole."""
         known = self._classes.get(id(gang))
         if known is None:
+            queue = gang.queue if self._policy.eviction is EvictionPolicy.RECLAIM else ""
             found = Victim(
                 gang.priority,
-                gang.queue if self._policy.eviction is EvictionPolicy.RECLAIM else "",
-                self._has_run(gang, gang.minimum_run_time),
-                self._has_run(gang, gang.minimum_run_time_before_reclaim),
+                queue,
+                has_run(gang, gang.minimum_run_time, self._as_of),
+                young_in(gang, (self._queues[q] for q in self.way(queue)), self._as_of),
             )
             known = self._classes[id(gang)] = gang, found
         return known[1]
-
-    def _has_run(self, gang: PodGang, minimum: int) -> bool:
-        if not minimum or gang.start is None:
-            return True
-        return self._as_of is not None and gang.start + minimum <= self._as_of
 
     # --- rights ---------------------------------------------------------------
 
@@ -325,11 +328,11 @@ class EvictionRights:
         """Whether only the extras of a gang may go: no gang may take all of it yet."""
         return self._only_extras_go(self._by_run_time(gang))
 
-    def _only_extras_go(self, has_run: Victim) -> bool:
+    def _only_extras_go(self, told: Victim) -> bool:
         if self._policy.eviction is EvictionPolicy.REPACK:
-            return not has_run.may_be_preempted
-        return not (has_run.may_be_preempted and has_run.may_be_reclaimed) and all(
-            self.kind(winner, has_run) is None for winner in self._winners
+            return not told.may_be_preempted
+        return not (told.may_be_preempted and not told.young_in) and all(
+            self.kind(winner, told) is None for winner in self._winners
         )
 
     def are_all_said(self, gang: PodGang) -> bool:
@@ -340,7 +343,7 @@ class EvictionRights:
         if not has_extras(gang):
             return True
         said = self._said(gang)
-        every = said._replace(may_be_preempted=True, may_be_reclaimed=True)
+        every = said._replace(may_be_preempted=True, young_in=())
         return all(self.kind(w, said) is self.kind(w, every) for w in self._winners)
 
     def kind(self, winner: Winner, victim: Victim) -> EvictionKind | None:
@@ -351,23 +354,27 @@ class EvictionRights:
             and victim.may_be_preempted
         ):
             return EvictionKind.PREEMPT
-        if victim.may_be_reclaimed and self._may_reclaim(winner, victim.queue):
-            return EvictionKind.RECLAIM
-        return None
+        return EvictionKind.RECLAIM if self._may_reclaim(winner, victim) else None
 
-    def _may_reclaim(self, winner: Winner, theirs: str) -> bool:
-        pair = self._first_that_differ(winner.queue, theirs)
+    def _may_reclaim(self, winner: Winner, victim: Victim) -> bool:
+        pair = self._first_that_differ(winner.queue, victim.queue)
         return (
             pair is not None
             and pair.mine in winner.reclaims_for
+            and pair.theirs not in victim.young_in
             and self._used[pair.theirs] > self._guaranteed(pair.theirs)
-            and not self._queues[theirs].not_reclaimable
+            and not self._queues[victim.queue].not_reclaimable
         )
 
     def is_withheld(self, gang: PodGang, victim: PodGang) -> bool:
         """Whether a gang could only reclaim from a running one whose queue is not reclaimable."""
         differ = self._first_that_differ(gang.queue, victim.queue) is not None
         return differ and self._queues[victim.queue].not_reclaimable
+
+    def is_young(self, gang: PodGang, victim: PodGang) -> bool:
+        """Whether a running gang is safe from reclaim by a gang, because of its run time."""
+        pair = self._first_that_differ(gang.queue, victim.queue)
+        return pair is not None and pair.theirs in self._by_run_time(victim).young_in
 
     def lack_of_guarantee(self, gang: PodGang, victim: PodGang) -> GuaranteeLack | None:
         """Why a gang may not reclaim from a running one in another queue, None where it may."""
@@ -441,9 +448,3 @@ class EvictionRights:
             for some in found
             if some != every
         ]
-
-
-def may_come_again(gang: PodGang) -> bool:
-    """Whether all that the running pods of a gang ask for can be honoured."""
-    sets = (s for group in gang.groups for s in group.pod_sets if s.bound_pods)
-    return not any(s.template.unsupported for s in sets)

@@ -228,3 +228,9 @@ class Freed:
                 kinds.append(left)
             number[row] = found[key]
         return KindColumn(tuple(kinds), number)
+
+
+def may_come_again(gang: PodGang) -> bool:
+    """Whether all that the running pods of a gang ask for can be honoured."""
+    sets = (s for group in gang.groups for s in group.pod_sets if s.bound_pods)
+    return not any(s.template.unsupported for s in sets)

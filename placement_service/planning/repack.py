@@ -27,8 +27,8 @@ from placement_service.entities.nodes import Ints
 from placement_service.entities.planning import Bounded, Repacking
 from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.formulation.eviction.running_rules import with_all_terms
-from placement_service.formulation.eviction_rights import may_come_again
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.open_gangs import may_come_again
 from placement_service.formulation.planning_questions import (
     EmptyingAnswer,
     EmptyingQuestion,

@@ -98,6 +98,9 @@ FEATURES: Mapping[str, Test] = {
     "queues": lambda d: d.snapshot.queues and any(g.queue for g in d.snapshot.gangs),
     "guaranteed amounts": lambda d: any(queue.guaranteed for queue in d.snapshot.queues),
     "queues that are not reclaimable": lambda d: any(q.not_reclaimable for q in d.snapshot.queues),
+    "minimum run times of queues": lambda d: any(
+        q.minimum_run_time_before_reclaim for q in d.snapshot.queues
+    ),
     "reservations": lambda d: d.snapshot.reservations,
     "devices of reservations": lambda d: any(r.devices for r in d.snapshot.reservations),
     "required reservations": _of_templates(lambda t: t.required_reservation),

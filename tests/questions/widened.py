@@ -130,7 +130,14 @@ def _with_a_forest(chance: random.Random, snapshot: Snapshot) -> Snapshot:
         for name, parent in shape:
             limit = amounts(4, 8, 12) if chance.random() < 0.4 else {}
             queue = Queue(name, parent, limit=limit, guaranteed=amounts(0, 2, 4, 6, 8))
-            queues.append(replace(queue, not_reclaimable=chance.random() < 0.15))
+            safe = chance.choice((60, 200)) if chance.random() < 0.15 else 0
+            queues.append(
+                replace(
+                    queue,
+                    not_reclaimable=chance.random() < 0.15,
+                    minimum_run_time_before_reclaim=safe,
+                )
+            )
         leaves += [top, f"{middle}0", f"{middle}1"]
     gangs = tuple(
         replace(gang, queue=chance.choice(leaves), not_preemptible=chance.random() < 0.1)

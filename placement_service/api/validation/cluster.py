@@ -21,6 +21,7 @@ from placement_service.api.validation.names import (
     SEGMENT,
     Lengths,
     Problem,
+    duration_problem,
     named_and_unique,
     show,
     time_problem,
@@ -281,6 +282,13 @@ def amounts_of_queues_are_in_range(request: Request) -> Iterator[Violation]:
                 )
 
 
+def run_times_of_queues_are_times(request: Request) -> Iterator[Violation]:
+    field = "minimum_run_time_before_reclaim"
+    for i, queue in enumerate(request.snapshot.queues):
+        if problem := duration_problem(queue.minimum_run_time_before_reclaim):
+            yield Violation(f"snapshot.queues[{i}].{field}", problem)
+
+
 def reservation_names_are_well_formed_and_unique(request: Request) -> Iterator[Violation]:
     reservations = request.snapshot.reservations
     return named_and_unique("snapshot.reservations", (r.name for r in reservations), RESERVATION)
@@ -361,6 +369,7 @@ RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     queue_names_are_well_formed_and_unique,
     queues_form_trees,
     amounts_of_queues_are_in_range,
+    run_times_of_queues_are_times,
     reservation_names_are_well_formed_and_unique,
     reservations_are_sound,
     disruption_budgets_are_sound,

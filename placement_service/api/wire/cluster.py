@@ -16,6 +16,7 @@ from placement_service.api.wire.parts import (
     resources_to_proto,
     selector_to_proto,
 )
+from placement_service.api.wire.times import duration, whole_seconds
 from placement_service.entities.errors import Violation
 from placement_service.entities.eviction import DisruptionBudget
 from placement_service.entities.queues import Queue
@@ -64,10 +65,12 @@ def parse_queues(messages: Iterable[cluster_pb2.Queue]) -> Iterable[Queue]:
             used=dict(message.used),
             used_not_preemptible=dict(message.used_not_preemptible),
             not_reclaimable=message.not_reclaimable,
+            minimum_run_time_before_reclaim=whole_seconds(message.minimum_run_time_before_reclaim),
         )
 
 
 def queue_to_proto(queue: Queue) -> cluster_pb2.Queue:
+    safe = queue.minimum_run_time_before_reclaim
     return cluster_pb2.Queue(
         name=queue.name,
         parent=queue.parent,
@@ -76,6 +79,7 @@ def queue_to_proto(queue: Queue) -> cluster_pb2.Queue:
         used=queue.used,
         used_not_preemptible=queue.used_not_preemptible,
         not_reclaimable=queue.not_reclaimable,
+        minimum_run_time_before_reclaim=duration(safe) if safe else None,
     )
 
 

@@ -13,10 +13,14 @@ from placement_service.judge.rules.preempting import (
     goes_whole,
     lacks_run_time,
     loses_its_minimum,
-    minimum_run_time,
 )
 from placement_service.judge.rules.queues import WHOLE, Usage
-from placement_service.judge.rules.reclaiming import asked_by_gang, compared, takers
+from placement_service.judge.rules.reclaiming import (
+    asked_by_gang,
+    compared,
+    run_time_before_reclaim,
+    takers,
+)
 
 #: What each policy allows.
 ALLOWED = {
@@ -109,16 +113,27 @@ def gangs_run_for_their_minimum_time(plan: Plan) -> Iterator[str]:
     for gang in plan.outcome.gangs:
         if not gang.evicted or not loses_its_minimum(gang):
             continue
-        for kinds in (EvictionKind.PREEMPT, EvictionKind.MOVE), (EvictionKind.RECLAIM,):
-            first = next((v for v in gang.evicted if v.eviction.kind in kinds), None)
-            if first is None or not lacks_run_time(plan, gang.gang, kinds[0]):
+        first: dict[int, EvictedPod] = {}
+        for victim in gang.evicted:
+            first.setdefault(_minimum_run_time(plan, victim), victim)
+        for seconds, victim in first.items():
+            if not lacks_run_time(plan, gang.gang, seconds):
                 continue
             start = gang.gang.start
             known = "an unknown time" if now is None or start is None else f"{now - start} s"
             yield (
-                f"gang {gang.gang.name} loses pod {first.pod.name} but has run for {known}, "
-                f"its minimum is {minimum_run_time(gang.gang, kinds[0])} s"
+                f"gang {gang.gang.name} loses pod {victim.pod.name} but has run for {known}, "
+                f"its minimum is {seconds} s"
             )
+
+
+def _minimum_run_time(plan: Plan, victim: EvictedPod) -> int:
+    """How long the gang of a pod keeps its minimum from whom the pod goes for, in seconds."""
+    if victim.eviction.kind is not EvictionKind.RECLAIM:
+        return victim.gang.minimum_run_time
+    winner = plan.outcome.gang.get(victim.eviction.for_gang)
+    pair = None if winner is None else compared(plan, winner.gang, victim.gang)
+    return run_time_before_reclaim(plan, pair, victim.gang)
 
 
 def disruption_budgets_hold(plan: Plan) -> Iterator[str]:

@@ -14,28 +14,20 @@ def may_preempt(plan: Plan, gang: PodGang, victim: EvictedPod) -> bool:
         return False
     if victim.eviction.kind is not EvictionKind.RECLAIM:
         return True
-    protected = lacks_run_time(plan, victim.gang, EvictionKind.PREEMPT)
+    protected = lacks_run_time(plan, victim.gang, victim.gang.minimum_run_time)
     return not (protected and loses_its_minimum(plan.outcome.gang[victim.gang.name]))
 
 
-def lacks_run_time(plan: Plan, gang: PodGang, kind: EvictionKind) -> bool:
-    """Whether a gang has not run as long yet as it may keep its minimum.
+def lacks_run_time(plan: Plan, gang: PodGang, seconds: int) -> bool:
+    """Whether a gang has not run yet for the time that it may keep its minimum.
 
     One that does not say since when it runs is not protected. Without a time of the snapshot every
     other one is.
     """
-    seconds = minimum_run_time(gang, kind)
     if not seconds or gang.start is None:
         return False
     now = plan.snapshot.as_of
     return now is None or now - gang.start < seconds
-
-
-def minimum_run_time(gang: PodGang, kind: EvictionKind) -> int:
-    """How long the minimum of a gang runs before evictions of a kind, in seconds."""
-    if kind is EvictionKind.RECLAIM:
-        return gang.minimum_run_time_before_reclaim
-    return gang.minimum_run_time
 
 
 def loses_its_minimum(gang: GangOutcome) -> bool:

@@ -11,7 +11,11 @@ from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import PodGang
 from placement_service.judge.outcome import EvictedPod
 from placement_service.judge.plan import Plan
-from placement_service.judge.rules.preempting import may_preempt
+from placement_service.judge.rules.preempting import (
+    lacks_run_time,
+    loses_its_minimum,
+    may_preempt,
+)
 from placement_service.judge.rules.queues import Usage, above, queue_amount
 
 
@@ -26,6 +30,16 @@ def compared(plan: Plan, one: PodGang, other: PodGang) -> Compared | None:
     """The queues that decide whether a gang may reclaim from another; None where none differ."""
     ways = [[q.name for q in above(plan.queues, gang.queue)][::-1] for gang in (one, other)]
     return next((Compared(a, b) for a, b in zip(*ways, strict=False) if a != b), None)
+
+
+def run_time_before_reclaim(plan: Plan, pair: Compared | None, gang: PodGang) -> int:
+    """How long the minimum of a gang runs before it is reclaimed, in seconds: as long as it says
+    itself, and as long as its queue of the two that are compared says.
+    """
+    own = gang.minimum_run_time_before_reclaim
+    return (
+        own if pair is None else max(own, plan.queues[pair.theirs].minimum_run_time_before_reclaim)
+    )
 
 
 class Reclaiming:
@@ -67,9 +81,16 @@ class Reclaiming:
             pair is not None
             and self._usage.of(pair.theirs, GPUS) > self._guaranteed[pair.theirs]
             and self._usage.of(pair.mine, GPUS) < self._guaranteed[pair.mine]
+            and not self._is_young(pair, victim.gang)
         ):
             return pair.mine
         return None
+
+    def _is_young(self, pair: Compared, gang: PodGang) -> bool:
+        """Whether a gang loses its minimum before others may reclaim that."""
+        seconds = run_time_before_reclaim(self._plan, pair, gang)
+        loses = loses_its_minimum(self._plan.outcome.gang[gang.name])
+        return loses and lacks_run_time(self._plan, gang, seconds)
 
     def _add_others(self) -> None:
         plan = self._plan

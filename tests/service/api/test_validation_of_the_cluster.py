@@ -283,6 +283,11 @@ def test_a_valid_request_has_no_violations() -> None:
             id="run time a little negative",
         ),
         pytest.param(
+            lambda m: m.snapshot.queues[1].minimum_run_time_before_reclaim.FromSeconds(-1),
+            "snapshot.queues[1].minimum_run_time_before_reclaim", "must not be negative",
+            id="negative run time of a queue",
+        ),
+        pytest.param(
             lambda m: setattr(m.gangs[0].create_time, "seconds", -(2**40)),
             "gangs[0].create_time", "is no time",
             id="created before time",

@@ -234,6 +234,7 @@ EVERYTHING = Request(
                 used={"gpus": 4},
                 used_not_preemptible={"gpus": 2},
                 not_reclaimable=True,
+                minimum_run_time_before_reclaim=90,
             ),
         ),
         reservations=(

@@ -150,6 +150,31 @@ def test_a_queue_that_is_not_reclaimable_is_named() -> None:
     assert reason.subject == "queues/b"
 
 
+def test_a_gang_that_only_another_queue_may_reclaim_yet_is_named() -> None:
+    """Of two queues in two organisations one lies in that of the running gang."""
+    scenario = (
+        TWO.queue("one", guaranteed={GPUS: 8})
+        .queue("two")
+        .queue("b", "two")
+        .queue("c", "two", guaranteed={GPUS: 16})
+        .gang("old", old("old", "x1", "x2"), queue="b")
+        .gang("large", pods=1, gpus=16, queue="c")
+        .gang("urgent", pods=1, gpus=8, queue="one")
+    )
+    queues = (
+        replace(q, minimum_run_time_before_reclaim=600 * (q.name == "queues/two"))
+        for q in scenario.queues
+    )
+    late = replace(scenario.gangs[0], start=0)
+    gangs = (late, *scenario.gangs[1:])
+    scenario = replace(scenario, queues=tuple(queues), gangs=gangs, as_of=10)
+    *_, reason = ask(scenario, EvictionPolicy.RECLAIM)
+    assert reason.message == (
+        "gang old (priority 0) has not run for its minimum run time; "
+        "without it the gang would fit; its own priority is 0."
+    )
+
+
 def test_what_may_not_be_moved_is_named() -> None:
     scenario = (
         Scenario("r1: x1=4/8 x2=4/8")

@@ -107,11 +107,9 @@ class GangMessages:
         _set(message.create_time, gang.created)
         if any(pod.node for pod in members):
             _set(message.start_time, started)
-            preempt, reclaim = self._queues.run_times(queue)
-            if preempt is not None:
-                message.minimum_run_time.FromTimedelta(preempt)
-            if reclaim is not None:
-                message.minimum_run_time_before_reclaim.FromTimedelta(reclaim)
+            safe = self._queues.preempt_run_time(queue)
+            if safe is not None:
+                message.minimum_run_time.FromTimedelta(safe)
         return message
 
     def _queue(

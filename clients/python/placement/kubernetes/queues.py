@@ -174,13 +174,10 @@ class Queues:
             for resource, amount in requests.items():
                 total[resource] = total.get(resource, 0) + amount
 
-    def run_times(self, queue: str) -> tuple[timedelta | None, timedelta | None]:
-        """How long a gang of a queue is safe from preemption, and from reclaim; the nearest
-        queue upwards that says it."""
-        above = self._upwards(queue)
-        preempt = (q.preempt_run_time for q in above if q.preempt_run_time is not None)
-        reclaim = (q.reclaim_run_time for q in above if q.reclaim_run_time is not None)
-        return next(preempt, None), next(reclaim, None)
+    def preempt_run_time(self, queue: str) -> timedelta | None:
+        """How long a gang of a queue is safe from preemption: the nearest queue upwards says it."""
+        said = (q.preempt_run_time for q in self._upwards(queue))
+        return next((time for time in said if time is not None), None)
 
     def _upwards(self, name: str) -> list[Queue]:
         path: list[Queue] = []
@@ -195,8 +192,10 @@ class Queues:
         for name, queue in self._queues.items():
             use = self._use.get(name, _Use())
             counted = {*queue.limit, *queue.guaranteed}
-            for above in self._upwards(name):
+            upwards = self._upwards(name)
+            for above in upwards:
                 counted |= {*above.limit, *above.guaranteed}
+            safe = (q.reclaim_run_time for q in upwards if q.reclaim_run_time is not None)
             result.append(
                 v1.Queue(
                     name=f"queues/{name}",
@@ -208,6 +207,7 @@ class Queues:
                         {r: a for r, a in use.fixed.items() if r in counted and a}
                     ),
                     not_reclaimable=queue.not_reclaimable,
+                    minimum_run_time_before_reclaim=next(safe, None),
                 )
             )
         return result

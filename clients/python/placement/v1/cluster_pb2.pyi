@@ -1,5 +1,6 @@
 import datetime
 
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -135,7 +136,7 @@ class DevicePartition(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[int]] = ..., score: _Optional[int] = ..., ring_bandwidth: _Optional[int] = ...) -> None: ...
 
 class Queue(_message.Message):
-    __slots__ = ("name", "parent", "limit", "guaranteed", "used", "used_not_preemptible", "not_reclaimable")
+    __slots__ = ("name", "parent", "limit", "guaranteed", "used", "used_not_preemptible", "not_reclaimable", "minimum_run_time_before_reclaim")
     class LimitEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +172,7 @@ class Queue(_message.Message):
     USED_FIELD_NUMBER: _ClassVar[int]
     USED_NOT_PREEMPTIBLE_FIELD_NUMBER: _ClassVar[int]
     NOT_RECLAIMABLE_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_RUN_TIME_BEFORE_RECLAIM_FIELD_NUMBER: _ClassVar[int]
     name: str
     parent: str
     limit: _containers.ScalarMap[str, int]
@@ -178,7 +180,8 @@ class Queue(_message.Message):
     used: _containers.ScalarMap[str, int]
     used_not_preemptible: _containers.ScalarMap[str, int]
     not_reclaimable: bool
-    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., limit: _Optional[_Mapping[str, int]] = ..., guaranteed: _Optional[_Mapping[str, int]] = ..., used: _Optional[_Mapping[str, int]] = ..., used_not_preemptible: _Optional[_Mapping[str, int]] = ..., not_reclaimable: _Optional[bool] = ...) -> None: ...
+    minimum_run_time_before_reclaim: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., limit: _Optional[_Mapping[str, int]] = ..., guaranteed: _Optional[_Mapping[str, int]] = ..., used: _Optional[_Mapping[str, int]] = ..., used_not_preemptible: _Optional[_Mapping[str, int]] = ..., not_reclaimable: _Optional[bool] = ..., minimum_run_time_before_reclaim: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Reservation(_message.Message):
     __slots__ = ("name", "node", "held", "owners", "restricted", "allocate_once", "labels", "closed", "devices", "used_up")

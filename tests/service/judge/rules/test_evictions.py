@@ -373,6 +373,52 @@ class TestReclaim:
                 else refuses(scenario, "has run for 10 s", bindings, gone)
             )
 
+    @pytest.mark.parametrize(("queue", "fine"), [("two", False), ("theirs", True), ("one", True)])
+    def test_the_queue_that_is_compared_says_how_long_a_gang_runs(
+        self, queue: str, fine: bool
+    ) -> None:
+        scenario = cluster("x1=0/8", EvictionPolicy.RECLAIM)
+        scenario = scenario.queue("one", guaranteed={GPUS: 8}).queue("two")
+        scenario = scenario.queue("mine", "one", guaranteed={GPUS: 8}).queue("theirs", "two")
+        scenario = old(scenario, "x1", queue="theirs").gang("a", pods=1, gpus=8, queue="mine")
+        scenario = replace(
+            scenario,
+            gangs=(replace(scenario.gangs[0], start=0), scenario.gangs[1]),
+            queues=tuple(
+                replace(one, minimum_run_time_before_reclaim=600)
+                if one.name == f"queues/{queue}"
+                else one
+                for one in scenario.queues
+            ),
+            as_of=10,
+        )
+        gone = scenario.evict(RECLAIM, "a", old_w_runs_0=None)
+        bindings = scenario.bind(a_w_0="x1")
+        words = "has run for 10 s & its minimum is 600 s"
+        assert (
+            accepts(scenario, bindings, gone) if fine else refuses(scenario, words, bindings, gone)
+        )
+
+    def test_room_reclaimed_for_a_sibling_serves_nobody_from_whom_a_gang_is_safe(self) -> None:
+        """The sibling in its organisation may reclaim it already, the other organisation not."""
+        scenario = cluster("x1=0/8", EvictionPolicy.RECLAIM)
+        scenario = scenario.queue("one", guaranteed={GPUS: 8}).queue("two")
+        scenario = scenario.queue("sibling", "two", guaranteed={GPUS: 4})
+        scenario = old(scenario.queue("theirs", "two"), "x1", queue="theirs")
+        scenario = scenario.gang("a", pods=1, gpus=4, queue="sibling")
+        scenario = scenario.gang("b", pods=1, gpus=4, queue="one")
+        for seconds in (5, 600):
+            queues = (
+                replace(q, minimum_run_time_before_reclaim=seconds * (q.name == "queues/two"))
+                for q in scenario.queues
+            )
+            gangs = (replace(scenario.gangs[0], start=0), *scenario.gangs[1:])
+            late = replace(scenario, gangs=gangs, queues=tuple(queues), as_of=10)
+            gone = late.evict(RECLAIM, "a", old_w_runs_0=None)
+            both = late.bind(a_w_0="x1", b_w_0="x1")
+            words = "ask for 4 & 0 are free for them"
+            assert accepts(late, both, gone) if seconds == 5 else refuses(late, words, both, gone)
+
 
 class TestMove:
     #: Two half full nodes and a gang that needs a whole one.

@@ -11,6 +11,7 @@ package placementv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -692,8 +693,11 @@ type Queue struct {
 	// not_reclaimable is true when no other queue reclaims from gangs of this queue
 	// itself, however much it uses. They may still be preempted.
 	NotReclaimable bool `protobuf:"varint,7,opt,name=not_reclaimable,json=notReclaimable,proto3" json:"not_reclaimable,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// minimum_run_time_before_reclaim protects what runs in this queue and below
+	// it from queues that are not: each gang as its own time of this name does.
+	MinimumRunTimeBeforeReclaim *durationpb.Duration `protobuf:"bytes,8,opt,name=minimum_run_time_before_reclaim,json=minimumRunTimeBeforeReclaim,proto3" json:"minimum_run_time_before_reclaim,omitempty"`
+	unknownFields               protoimpl.UnknownFields
+	sizeCache                   protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
@@ -773,6 +777,13 @@ func (x *Queue) GetNotReclaimable() bool {
 		return x.NotReclaimable
 	}
 	return false
+}
+
+func (x *Queue) GetMinimumRunTimeBeforeReclaim() *durationpb.Duration {
+	if x != nil {
+		return x.MinimumRunTimeBeforeReclaim
+	}
+	return nil
 }
 
 // Reservation is room on a node that is held for its owners.
@@ -1530,7 +1541,7 @@ var File_placement_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x1aplacement/v1/cluster.proto\x12\fplacement.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x02\n" +
+	"\x1aplacement/v1/cluster.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x02\n" +
 	"\x0fClusterSnapshot\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12(\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x12.placement.v1.NodeR\x05nodes\x12,\n" +
@@ -1575,7 +1586,7 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\x0fDevicePartition\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\x05R\adevices\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x05R\x05score\x12%\n" +
-	"\x0ering_bandwidth\x18\x03 \x01(\x03R\rringBandwidth\"\xe2\x04\n" +
+	"\x0ering_bandwidth\x18\x03 \x01(\x03R\rringBandwidth\"\xc3\x05\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x124\n" +
@@ -1585,7 +1596,8 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"guaranteed\x121\n" +
 	"\x04used\x18\x05 \x03(\v2\x1d.placement.v1.Queue.UsedEntryR\x04used\x12]\n" +
 	"\x14used_not_preemptible\x18\x06 \x03(\v2+.placement.v1.Queue.UsedNotPreemptibleEntryR\x12usedNotPreemptible\x12'\n" +
-	"\x0fnot_reclaimable\x18\a \x01(\bR\x0enotReclaimable\x1a8\n" +
+	"\x0fnot_reclaimable\x18\a \x01(\bR\x0enotReclaimable\x12_\n" +
+	"\x1fminimum_run_time_before_reclaim\x18\b \x01(\v2\x19.google.protobuf.DurationR\x1bminimumRunTimeBeforeReclaim\x1a8\n" +
 	"\n" +
 	"LimitEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -1731,6 +1743,7 @@ var file_placement_v1_cluster_proto_goTypes = []any{
 	nil,                           // 25: placement.v1.Resources.ExtendedEntry
 	nil,                           // 26: placement.v1.LabelSelector.MatchLabelsEntry
 	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
 }
 var file_placement_v1_cluster_proto_depIdxs = []int32{
 	4,  // 0: placement.v1.ClusterSnapshot.nodes:type_name -> placement.v1.Node
@@ -1751,24 +1764,25 @@ var file_placement_v1_cluster_proto_depIdxs = []int32{
 	20, // 15: placement.v1.Queue.guaranteed:type_name -> placement.v1.Queue.GuaranteedEntry
 	21, // 16: placement.v1.Queue.used:type_name -> placement.v1.Queue.UsedEntry
 	22, // 17: placement.v1.Queue.used_not_preemptible:type_name -> placement.v1.Queue.UsedNotPreemptibleEntry
-	12, // 18: placement.v1.Reservation.held:type_name -> placement.v1.Resources
-	9,  // 19: placement.v1.Reservation.owners:type_name -> placement.v1.ReservationOwner
-	23, // 20: placement.v1.Reservation.labels:type_name -> placement.v1.Reservation.LabelsEntry
-	16, // 21: placement.v1.ReservationOwner.selector:type_name -> placement.v1.LabelSelector
-	16, // 22: placement.v1.DisruptionBudget.selector:type_name -> placement.v1.LabelSelector
-	24, // 23: placement.v1.RunningPod.labels:type_name -> placement.v1.RunningPod.LabelsEntry
-	15, // 24: placement.v1.RunningPod.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
-	25, // 25: placement.v1.Resources.extended:type_name -> placement.v1.Resources.ExtendedEntry
-	0,  // 26: placement.v1.Taint.effect:type_name -> placement.v1.TaintEffect
-	16, // 27: placement.v1.PodAffinityTerm.selector:type_name -> placement.v1.LabelSelector
-	26, // 28: placement.v1.LabelSelector.match_labels:type_name -> placement.v1.LabelSelector.MatchLabelsEntry
-	17, // 29: placement.v1.LabelSelector.match_expressions:type_name -> placement.v1.SelectorRequirement
-	2,  // 30: placement.v1.SelectorRequirement.operator:type_name -> placement.v1.SelectorOperator
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	28, // 18: placement.v1.Queue.minimum_run_time_before_reclaim:type_name -> google.protobuf.Duration
+	12, // 19: placement.v1.Reservation.held:type_name -> placement.v1.Resources
+	9,  // 20: placement.v1.Reservation.owners:type_name -> placement.v1.ReservationOwner
+	23, // 21: placement.v1.Reservation.labels:type_name -> placement.v1.Reservation.LabelsEntry
+	16, // 22: placement.v1.ReservationOwner.selector:type_name -> placement.v1.LabelSelector
+	16, // 23: placement.v1.DisruptionBudget.selector:type_name -> placement.v1.LabelSelector
+	24, // 24: placement.v1.RunningPod.labels:type_name -> placement.v1.RunningPod.LabelsEntry
+	15, // 25: placement.v1.RunningPod.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
+	25, // 26: placement.v1.Resources.extended:type_name -> placement.v1.Resources.ExtendedEntry
+	0,  // 27: placement.v1.Taint.effect:type_name -> placement.v1.TaintEffect
+	16, // 28: placement.v1.PodAffinityTerm.selector:type_name -> placement.v1.LabelSelector
+	26, // 29: placement.v1.LabelSelector.match_labels:type_name -> placement.v1.LabelSelector.MatchLabelsEntry
+	17, // 30: placement.v1.LabelSelector.match_expressions:type_name -> placement.v1.SelectorRequirement
+	2,  // 31: placement.v1.SelectorRequirement.operator:type_name -> placement.v1.SelectorOperator
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_cluster_proto_init() }

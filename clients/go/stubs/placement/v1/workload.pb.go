@@ -121,7 +121,8 @@ type PodGang struct {
 	// minimum_run_time protects a running gang from gangs of higher priority, and
 	// from being moved, until it has run so long. Extras are not protected.
 	MinimumRunTime *durationpb.Duration `protobuf:"bytes,13,opt,name=minimum_run_time,json=minimumRunTime,proto3" json:"minimum_run_time,omitempty"`
-	// minimum_run_time_before_reclaim does the same for queues that reclaim.
+	// minimum_run_time_before_reclaim does the same for queues that reclaim. What
+	// the queues of the gang say counts as well, see there.
 	MinimumRunTimeBeforeReclaim *durationpb.Duration `protobuf:"bytes,14,opt,name=minimum_run_time_before_reclaim,json=minimumRunTimeBeforeReclaim,proto3" json:"minimum_run_time_before_reclaim,omitempty"`
 	// never_preempts is true for a gang for which no pod of lower priority is
 	// evicted (preemptionPolicy: Never).
