@@ -62,10 +62,12 @@ def _not_json() -> list[str]:
 
 def faults(error: ValidationError) -> str:
     """A line for each wrong setting."""
-    return "\n".join(
-        ": ".join([*map(str, one["loc"]), one["msg"].removeprefix("Value error, ")])
-        for one in error.errors()
-    )
+    lines = []
+    for one in error.errors():
+        is_no_file = one["type"] == "path_not_file"
+        said = f"there is no file {one['input']}" if is_no_file else one["msg"]
+        lines.append(": ".join([*map(str, one["loc"]), said.removeprefix("Value error, ")]))
+    return "\n".join(lines)
 
 
 def _identity() -> str:

@@ -24,12 +24,13 @@ def issue(folder: Path, *names: str) -> Path:
     return folder
 
 
-def renew(folder: Path, name: str) -> None:
-    """Makes ``NAME.crt`` and ``NAME.key`` anew, signed by the same authority."""
+def renew(folder: Path, name: str, *, days: int = 1, host: str = "localhost") -> None:
+    """Makes ``NAME.crt`` and ``NAME.key`` anew, signed by the same authority; with no days they
+    have expired at once."""
     _openssl(folder, "req", *_ELLIPTIC, "-keyout", f"{name}.key.new", "-out", f"{name}.csr",
-             "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost")  # fmt: skip
+             "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{host}")  # fmt: skip
     _openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
-             "-CAcreateserial", "-out", f"{name}.crt.new", "-days", "1",
+             "-CAcreateserial", "-out", f"{name}.crt.new", "-days", str(days),
              "-copy_extensions", "copy")  # fmt: skip
     for kind in ("key", "crt"):
         (folder / f"{name}.{kind}.new").replace(folder / f"{name}.{kind}")

@@ -16,8 +16,10 @@ import grpc
 
 from placement import v1
 from placement.client import PlacementClient, tls
-from placement.errors import InvalidRequestError, UnavailableError
+from placement.errors import DrainingError, InvalidRequestError, UnavailableError
+from placement.handshake import tls_fault
 from placement.local_snapshot import LocalSnapshot
+from placement.tls_files import in_words
 
 
 class Service(Protocol):
@@ -57,7 +59,7 @@ class ServiceClient:
         try:
             client = self._connected()
         except OSError as error:
-            raise UnavailableError(f"the certificates cannot be read: {error}") from error
+            raise UnavailableError(f"the certificates cannot be read: {in_words(error)}") from error
         snapshot = request.snapshot
         self._cluster.replace(snapshot.nodes, snapshot.pods)
         rest = v1.ComputePlacementRequest()
@@ -73,6 +75,12 @@ class ServiceClient:
                 return client.compute(request, timeout=max(0.0, end - time.monotonic()))
         except grpc.FutureCancelledError as error:
             raise UnavailableError("the call was cancelled") from error
+        except DrainingError:
+            raise
+        except UnavailableError as error:
+            if fault := self._tls_fault():
+                raise UnavailableError(f"{error.message}; {fault}") from error
+            raise
 
     def explain(self, request: v1.ExplainGangRequest, seconds: float) -> v1.ExplainGangResponse:
         """What would let a gang in, within about so many seconds."""
@@ -80,7 +88,7 @@ class ServiceClient:
             # As much time again to send and receive: the snapshot is part of it.
             return self._connected().explain(request, timeout=2 * seconds + 1)
         except OSError as error:
-            raise UnavailableError(f"the certificates cannot be read: {error}") from error
+            raise UnavailableError(f"the certificates cannot be read: {in_words(error)}") from error
         except (grpc.FutureCancelledError, ValueError) as error:
             raise UnavailableError("the call was cancelled") from error
 
@@ -102,6 +110,12 @@ class ServiceClient:
                 self._client = PlacementClient(self._address, credentials=self._credentials())
                 self._stamp = stamp
             return self._client
+
+    def _tls_fault(self) -> str:
+        """What is wrong with the certificates where no server was reached; gRPC hardly says."""
+        if self._ca is None:
+            return ""
+        return tls_fault(self._address, ca=self._ca, certificate=self._certificate, key=self._key)
 
     def _credentials(self) -> grpc.ChannelCredentials | None:
         if self._ca is None:

@@ -6,12 +6,14 @@ cannot be read changes nothing until it is repaired.
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import grpc
 
+from placement.certificate_dates import Dates, dates_of
+from placement.tls_files import in_words, read_authorities, read_identity
 from placement_service.api.settings import Settings
 
 _BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
@@ -32,6 +34,19 @@ class Certificates:
             require_client_auth=self.client_ca is not None,
         )
 
+    def dates(self) -> Dates:
+        """From when until when the server's certificate is valid."""
+        return dates_of(self.certificate)
+
+    def ailment(self, now: datetime) -> str:
+        """Why clients refuse the server's certificate at a time; empty when they need not."""
+        begin, end = self.dates()
+        if now < begin:
+            return f"the certificate is not valid before {begin.isoformat()}: clients refuse it"
+        if now >= end:
+            return f"the certificate has expired at {end.isoformat()}: clients refuse it"
+        return ""
+
 
 def read_certificates(settings: Settings) -> Certificates | None:
     """What the files hold; None without TLS.
@@ -39,20 +54,24 @@ def read_certificates(settings: Settings) -> Certificates | None:
     Raises OSError when a file cannot be read or is not whole, or when certificate and key do
     not belong together.
     """
-    certificate, key = settings.tls_certificate, settings.tls_key
+    certificate, key, client_ca = settings.tls_certificate, settings.tls_key, settings.tls_client_ca
     if certificate is None or key is None:
         return None
-    found = _read(certificate, key, settings.tls_client_ca)
-    _demand_whole(found.certificate, certificate)
-    # Demands that they belong together: a renewal replaces one file after the other.
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    if found.client_ca is not None and settings.tls_client_ca is not None:
-        _demand_whole(found.client_ca, settings.tls_client_ca)
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(
-            cadata=found.client_ca.decode("ascii", errors="replace")
-        )
-    if _read(certificate, key, settings.tls_client_ca) != found:
-        raise OSError("the certificates are being written")
+    try:
+        found = _read(certificate, key, client_ca)
+        _demand_whole(found.certificate, certificate)
+        found.dates()
+        # Demands that they belong together: a renewal replaces one file after the other.
+        read_identity(certificate, key)
+        if found.client_ca is not None and client_ca is not None:
+            _demand_whole(found.client_ca, client_ca)
+            read_authorities(client_ca)
+        if _read(certificate, key, client_ca) != found:
+            raise OSError("the certificates are being written")
+    except OSError as error:
+        raise OSError(in_words(error)) from error
+    except ValueError as error:
+        raise OSError(f"{certificate}: {error}") from error
     return found
 
 

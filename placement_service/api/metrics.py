@@ -51,6 +51,9 @@ class Metrics:
         self.renewals = self._counter("renewals", "Certificates that were renewed.", "result")
         for result in ("renewed", "refused"):
             self.renewals.labels(result)
+        self.expiry = self._gauge(
+            "certificate_expiry_timestamp_seconds", "When the certificate ends; 0 without TLS."
+        )
 
     def serve(self, host: str, port: int) -> None:
         """Serves /metrics over plain HTTP. Raises OSError when the port is taken."""

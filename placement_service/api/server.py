@@ -8,6 +8,7 @@ import logging
 import socket
 import threading
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import grpc
@@ -195,6 +196,7 @@ class _Edge:
             self._metrics.serve(self._settings.metrics_host, self._settings.metrics_port)
         port = await self._listen(self._settings.port, certificates)
         if certificates is not None:
+            self._show(certificates)
             self._in_background(self._renew(port, certificates))
         self._in_background(self._serve_when_ready())
         logger.info("serving on %s", self._settings.address(port))
@@ -279,8 +281,11 @@ class _Edge:
         gRPC can also ask for certificates with each connection, but then it changes what other
         connections are using: servers crashed.
         """
-        complaint = ""
+        complaint = ailment = ""
         while True:
+            last_ailment, ailment = ailment, certificates.ailment(datetime.now(UTC))
+            if ailment and ailment != last_ailment:
+                logger.warning("%s", ailment)
             await asyncio.sleep(RENEWAL_SECONDS)
             try:
                 found = await asyncio.to_thread(read_certificates, self._settings)
@@ -298,8 +303,15 @@ class _Edge:
             certificates = found
             self._metrics.renewals.labels("renewed").inc()
             logger.info("certificates renewed")
+            self._show(found)
             for listener in last:
                 self._in_background(self._retire(listener))
+
+    def _show(self, certificates: Certificates) -> None:
+        """Tells how long a certificate is good that callers see from now on."""
+        end = certificates.dates().end
+        self._metrics.expiry.set(end.timestamp())
+        logger.info("certificate valid until %s", end.isoformat())
 
     async def _retire(self, listener: grpc.aio.Server) -> None:
         """Ends a listener: its callers connect anew, and calls that run go on."""

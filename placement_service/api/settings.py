@@ -200,15 +200,13 @@ def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
 
 def faults(error: ValidationError) -> str:
     """A line for each wrong setting, by the name of its variable."""
-    return "\n".join(
-        ": ".join(
-            [
-                *(f"{PREFIX}{str(part).upper()}" for part in one["loc"][:1]),
-                one["msg"].removeprefix("Value error, "),
-            ]
-        )
-        for one in error.errors()
-    )
+    lines = []
+    for one in error.errors():
+        is_no_file = one["type"] == "path_not_file"
+        said = f"there is no file {one['input']}" if is_no_file else one["msg"]
+        where = [f"{PREFIX}{str(part).upper()}" for part in one["loc"][:1]]
+        lines.append(": ".join([*where, said.removeprefix("Value error, ")]))
+    return "\n".join(lines)
 
 
 def _is_loopback(host: str) -> bool:

@@ -108,7 +108,7 @@ def test_a_service_behind_tls_is_asked_by_those_with_a_certificate(
         assert "missing.key" in missing.stderr
         unknown = run(*ask)
         assert unknown.returncode == 3
-        assert "something listens there: it may want --tls-certificate" in unknown.stderr
+        assert unknown.stderr.endswith("; it demands a certificate of its callers\n")
         plain = run(*(one for one in ask if one not in ("--tls-ca", authority)))
         assert plain.returncode == 3
         assert plain.stderr.endswith("something listens there: if it speaks TLS, give --tls-ca\n")

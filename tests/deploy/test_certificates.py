@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from controller.asking.service_client import ServiceClient
 from placement import v1
@@ -13,6 +14,7 @@ from placement.testing import serve
 from placement_service.api.healthcheck import ailment
 from placement_service.api.settings import Settings as ServiceSettings
 from tests.certificates import issue
+from tests.deploy.manifests import DEPLOY
 from tests.waiting import LONG
 
 
@@ -49,11 +51,18 @@ def test_controller_and_service_know_each_other_by_certificates(certificates: Pa
         issue(certificates, "service", "controller")
         known.cancel()
         stranger = ServiceClient(f"localhost:{port}", ca=certificates / "ca.crt")
-        with pytest.raises(PlacementError):
-            stranger.ask(question, timeout=3)
+        with pytest.raises(PlacementError, match="; it demands a certificate of its callers"):
+            stranger.ask(question, timeout=LONG)
         settings = ServiceSettings(host="127.0.0.1", port=port, **files)  # type: ignore[arg-type]
         assert ailment(settings, timeout=LONG) == ""
     assert "no answer" in ailment(settings, timeout=1)
+
+
+def test_a_renewed_authority_keeps_its_key() -> None:
+    """What it signed before is not issued anew then, and is in use for weeks."""
+    manifests = yaml.safe_load_all((DEPLOY / "cert-manager" / "certificates.yaml").read_text())
+    (authority,) = (one["spec"] for one in manifests if one["spec"].get("isCA"))
+    assert authority["privateKey"]["rotationPolicy"] == "Never"
 
 
 def test_the_health_check_passes_by_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,5 +30,10 @@ def read_identity(certificate: str | Path, key: str | Path) -> tuple[bytes, byte
     return content
 
 
+def in_words(error: OSError) -> str:
+    """Which file is wrong, and how, without the number of the error."""
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+
+
 def _context() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import grpc
@@ -14,9 +17,10 @@ from pydantic import ValidationError
 
 from placement_service.api import machine
 from placement_service.api import server as server_module
+from placement_service.api.certificates import read_certificates
 from placement_service.api.server import make_server
 from placement_service.api.settings import Settings, faults, unknown_variables
-from tests.certificates import issue
+from tests.certificates import issue, renew
 from tests.waiting import LONG, wait_until
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is missing")
@@ -123,6 +127,50 @@ def test_renewed_certificates_are_shown_and_the_last_ones_no_more(
         server.stop(0)
 
 
+@pytest.mark.parametrize("broken", ["another's key", "a key with a passphrase"])
+def test_a_key_that_cannot_be_used_is_named_and_nobody_is_asked_for_a_passphrase(
+    broken: str, tmp_path: Path
+) -> None:
+    issue(tmp_path, "server", "client")
+    key, certificate = tmp_path / "client.key", tmp_path / "server.crt"
+    if broken == "a key with a passphrase":
+        subprocess.run(
+            ["openssl", "ec", "-in", "server.key", "-aes128", "-passout", "pass:word",
+             "-out", "client.key"],
+            cwd=tmp_path, check=True, capture_output=True,
+        )  # fmt: skip
+    with pytest.raises(OSError, match="without passphrase") as found:
+        read_certificates(Settings(tls_certificate=certificate, tls_key=key))
+    assert str(found.value) == (
+        f"{key}: holds no key in PEM without passphrase that belongs to {certificate}"
+    )
+
+
+def test_an_expired_certificate_is_told_and_measured(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    issue(tmp_path, "server")
+    renew(tmp_path, "server", days=0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        metrics_port = taken.getsockname()[1]
+    settings = Settings(
+        port=0,
+        metrics_port=metrics_port,
+        tls_certificate=tmp_path / "server.crt",
+        tls_key=tmp_path / "server.key",
+    )
+    server = make_server(settings)
+    try:
+        server.start()
+        wait_until(lambda: "the certificate has expired at" in caplog.text, "it is told")
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
+            shown = answer.read().decode()
+    finally:
+        server.stop(0)
+    (line,) = re.findall(r"(?m)^\S+certificate_expiry_timestamp_seconds (.+)$", shown)
+    assert 0 <= time.time() - float(line) < LONG
+
+
 def test_a_port_that_a_stranger_listens_on_is_an_error_with_tls_too(tmp_path: Path) -> None:
     issue(tmp_path, "server")
     tls = {"tls_certificate": tmp_path / "server.crt", "tls_key": tmp_path / "server.key"}
@@ -176,7 +224,7 @@ def test_wrong_settings_are_told_by_variable(monkeypatch: pytest.MonkeyPatch) ->
         Settings()
     assert faults(found.value).splitlines() == [
         "PLACEMENT_PORT: Input should be a valid integer, unable to parse string as an integer",
-        "PLACEMENT_TLS_KEY: Path does not point to a file",
+        "PLACEMENT_TLS_KEY: there is no file missing.pem",
     ]
     with pytest.raises(ValidationError) as found:
         Settings(port=0, tls_key=None, tls_client_ca=Path(__file__))

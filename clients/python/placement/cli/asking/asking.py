@@ -27,6 +27,7 @@ from placement.errors import (
     PlacementError,
     UnavailableError,
 )
+from placement.handshake import tls_fault
 from placement.planning.planner import OutOfTime
 from placement.streams import SteeredStream
 from placement.v1 import (
@@ -253,12 +254,13 @@ class Asker:
             return ""
         if not self._service.tls_ca:
             return "; something listens there: if it speaks TLS, give --tls-ca"
-        if not self._service.tls_certificate:
-            return (
-                "; something listens there: it may want --tls-certificate, have another authority,"
-                " or speak no TLS"
-            )
-        return "; something listens there: it may know another authority, or speak no TLS"
+        fault = tls_fault(
+            self._service.server,
+            ca=self._service.tls_ca,
+            certificate=self._service.tls_certificate,
+            key=self._service.tls_key,
+        )
+        return f"; {fault}" if fault else "; something listens there"
 
 
 @contextmanager
