@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from placement.v1 import ComputePlacementRequest, cluster_pb2, workload_pb2
+from placement.v1 import ComputePlacementRequest, cluster_pb2
 from placement_service.api import size
 from placement_service.api.wire.requests import parse_request
 from placement_service.entities.errors import InvalidRequest
-from tests.service.api.validating import Spoil, problems, template
+from tests.service.api.validating import Spoil, node_term, problems, template
 from tests.service.questions import gang, message, snapshot
 
 
@@ -17,10 +17,6 @@ def question() -> ComputePlacementRequest:
     there = message(snapshot(3, (gang("a", pods=2, gpus=4), gang("b", pods=1, gpus=1))))
     there.snapshot.pods.add(name="namespaces/ml/pods/running", node="nodes/n0")
     return there
-
-
-def node_term(there: ComputePlacementRequest) -> workload_pb2.NodeSelectorTerm:
-    return template(there).required_node_affinity.terms.add()
 
 
 def anti_affinity(
