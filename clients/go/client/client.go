@@ -12,12 +12,8 @@ package client
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"google.golang.org/grpc"
@@ -89,11 +85,11 @@ func WithBackoff(backoff Backoff) Option {
 // WithTLS reaches the service by TLS. Without it, or WithCredentials, traffic is in plain text.
 func WithTLS(files TLSFiles) Option {
 	return func(o *options) error {
-		config, err := files.config()
+		renewed, err := newRenewed(files)
 		if err != nil {
 			return err
 		}
-		o.credentials = credentials.NewTLS(config)
+		o.credentials = renewed
 		return nil
 	}
 }
@@ -270,42 +266,4 @@ func (c *Client) located(err error) error {
 	located := *failure
 	located.Message = c.target + ": " + failure.Message
 	return &located
-}
-
-// TLSFiles are PEM files.
-type TLSFiles struct {
-	// CA holds the authorities that sign the service's certificate; empty means the system's.
-	CA string
-	// Certificate and Key identify the client (mutual TLS); both or none.
-	Certificate, Key string
-	// ServerName is expected in the service's certificate; empty means the host of the target.
-	ServerName string
-}
-
-func (f TLSFiles) config() (*tls.Config, error) {
-	config := &tls.Config{ServerName: f.ServerName, MinVersion: tls.VersionTLS12}
-	if f.CA != "" {
-		content, err := os.ReadFile(f.CA)
-		if err != nil {
-			return nil, err
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(content) {
-			return nil, fmt.Errorf("client: %s holds no certificate", f.CA)
-		}
-	}
-	if (f.Certificate == "") != (f.Key == "") {
-		return nil, errors.New("client: certificate and key belong together")
-	}
-	if f.Certificate != "" {
-		// Read anew for each connection: certificates are renewed while programs run.
-		if _, err := tls.LoadX509KeyPair(f.Certificate, f.Key); err != nil {
-			return nil, err
-		}
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
-			return &pair, err
-		}
-	}
-	return config, nil
 }
