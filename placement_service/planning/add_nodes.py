@@ -15,9 +15,9 @@ from placement_service.entities.planning import AddNodes
 from placement_service.entities.request import Node, PodGang, Snapshot
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.plan import Plan
 from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.planning import changes
+from placement_service.planning.named_counts import NamedCounts
 from placement_service.planning.remedy_case import Case, Fit
 
 #: Most kinds of nodes that are tried for a first answer.
@@ -60,7 +60,7 @@ class _Added(NamedTuple):
 
     model: int
     number: int
-    plan: Plan
+    plan: NamedCounts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

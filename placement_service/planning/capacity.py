@@ -22,9 +22,7 @@ from placement_service.entities.request import Binding, PodGang, Policy, Snapsho
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.arrays import MOST_REPEATED
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.objective import to_solution
-from placement_service.formulation.plan import Plan, from_solution, is_placed
+from placement_service.formulation.plan import from_solution, is_placed
 from placement_service.formulation.planning_questions import CopiesQuestion, DomainsQuestion
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.first_answer import first_answer
@@ -34,8 +32,9 @@ from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.planning import changes
 from placement_service.planning.levels import finer, levels_of
+from placement_service.planning.named_counts import NamedCounts, as_plan, in_snapshot
 from placement_service.planning.remedy_case import Solver
-from placement_service.planning.trial_snapshot import EarlierPlan, earlier_plan, for_fitting
+from placement_service.planning.trial_snapshot import earlier_plan, for_fitting
 
 _COPIES: Final = "placement_service.cp_sat.planning.copies_and_domains:most_copies"
 _DOMAINS: Final = "placement_service.cp_sat.planning.copies_and_domains:fewest_domains"
@@ -60,7 +59,7 @@ class Cluster:
 
     snapshot: Snapshot
     policy: Policy
-    earlier: EarlierPlan
+    earlier: NamedCounts
     placed: frozenset[str]
     solver: Solver
     deadline: float
@@ -126,18 +125,38 @@ def _further_copies(cluster: Cluster, copy: PodGang, exhaustive: bool) -> Iterat
         return
     bound = max(value, min(bound, _master_bound(cluster, copy, bound)))
     yield Known(value, bound)
-    while value < bound and time.monotonic() + _SHORTEST < cluster.deadline:
-        fits = _all_fit(cluster, _with_copies(cluster, copy, value + 1))
+    last = not _are_spread(snapshot)
+    for count in range(value + 1, bound + 1):
+        if time.monotonic() + _SHORTEST >= cluster.deadline:
+            return
+        fits = _all_fit(cluster, _with_copies(cluster, copy, count))
         if fits is None:
             return
-        value, bound = (value + 1, bound) if fits else (value, value)
-        yield Known(value, bound)
+        if fits:
+            value = count
+            yield Known(value, bound)
+        elif last:
+            break
+    yield Known(value, value)
+
+
+def _are_spread(snapshot: Snapshot) -> bool:
+    """Whether pods that wait are spread over domains: then one copy more may fit where fewer do
+    not, and fewer where there is a further domain.
+    """
+    return any(
+        one.template.spread_constraints
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for one in group.pod_sets
+        if one.pods
+    )
 
 
 def _placed_greedily(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> int:
     """How many copies fit, one after another, into what the plan leaves."""
     residual = ResidualCapacity(problem)
-    residual.take_plan(_plan(cluster, snapshot))
+    residual.take_plan(as_plan(snapshot, problem, cluster.earlier))
     builder = Builder(problem)
     copy = problem.gangs[-1]
     count = 0
@@ -147,13 +166,6 @@ def _placed_greedily(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> 
         residual.queues.charge(copy, minimum_units(copy))
         count += 1
     return count
-
-
-def _plan(cluster: Cluster, snapshot: Snapshot) -> Plan:
-    names = [gang.name for gang in snapshot.gangs]
-    return {
-        GangIdx(i): cluster.earlier[name] for i, name in enumerate(names) if name in cluster.earlier
-    }
 
 
 def _with_copies(cluster: Cluster, copy: PodGang, count: int) -> Snapshot:
@@ -184,15 +196,11 @@ def _all_fit(cluster: Cluster, snapshot: Snapshot) -> bool | None:
         for g in problem.gangs
         if g.index >= there or snapshot.gangs[g.index].name in cluster.placed
     ]
-    start = _assignments(cluster, snapshot, problem)
+    start = in_snapshot(snapshot, cluster.earlier)
     found, proven = _searched(problem, start, wanted, cluster.solver, cluster.deadline)
     if _places(problem, found, wanted):
         return True
     return False if proven else None
-
-
-def _assignments(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> tuple[Assignment, ...]:
-    return to_solution(problem, _plan(cluster, snapshot)).assignments
 
 
 class _Searched(NamedTuple):
@@ -283,7 +291,8 @@ def missing(
         if _places(problem, found, problem.gangs):
             return Missing(Bounded(count, bound), snapshot, found)
         if proven and count == most:
-            return Missing(Bounded(None, None, impossible=True))
+            sure = count == bound or not _are_spread(snapshot)
+            return Missing(Bounded(None, None if sure else bound, impossible=sure))
         if proven and count == bound:
             bound += 1
             report(Bounded(None, bound))
@@ -360,6 +369,8 @@ def frontier(
     `report` is told the rows so far.
     """
     rows: list[Row] = []
+    every = replace(cluster.snapshot, gangs=(*cluster.snapshot.gangs, *gangs))
+    grows = not _are_spread(every)
     for count in range(most + 1):
         if count and time.monotonic() >= cluster.deadline:
             break
@@ -371,9 +382,10 @@ def frontier(
                 return rows
             row.append(copies(wider, gang, exhaustive=False))
         rows.append(Row(count, row))
-        _carry_over(rows)
+        if grows:
+            _carry_over(rows)
         report(rows)
-    _close_gaps(cluster, domains, gangs, rows, report)
+    _close_gaps(cluster, domains, gangs, rows, report, grows=grows)
     return rows
 
 
@@ -383,6 +395,8 @@ def _close_gaps(
     gangs: Sequence[PodGang],
     rows: list[Row],
     report: Callable[[Sequence[Row]], None],
+    *,
+    grows: bool,
 ) -> None:
     """Search where counting left a gap, as long as there is time, each for an equal part of it."""
     open_cells = [
@@ -401,7 +415,8 @@ def _close_gaps(
         row = list(rows[i].copies)
         row[j] = found
         rows[i] = Row(rows[i].domains, row)
-        _carry_over(rows)
+        if grows:
+            _carry_over(rows)
         report(rows)
 
 

@@ -11,12 +11,12 @@ from typing import NamedTuple, Protocol
 from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.entities.solution import SAME, Solution, TierName
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.planning.trial_snapshot import EarlierPlan, Trial, for_fitting
+from placement_service.planning.named_counts import NamedCounts, as_plan, by_name
+from placement_service.planning.trial_snapshot import Trial, for_fitting
 
 #: Seconds below which no search is worth starting.
 _SHORTEST = 0.1
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
     """Whether gangs fit together, and if so how."""
 
     fit: Fit
-    plan: Plan | None = None
+    plan: NamedCounts | None = None
 
 
 class Solver(Protocol):
@@ -77,7 +77,7 @@ class Case:
     gang: PodGang
     wanted: frozenset[str]
     helped: bool
-    earlier: EarlierPlan
+    earlier: NamedCounts
     levels: Sequence[str]
     solver: Solver
     deadline: float
@@ -116,7 +116,7 @@ class Case:
     def settled(
         self,
         change: Callable[[Snapshot], Snapshot],
-        plan: Plan | None = None,
+        plan: NamedCounts | None = None,
         gone: Collection[str] = (),
     ) -> Fit:
         """Whether a change is enough: the best plan for all waiting gangs places the `wanted` ones.
@@ -134,9 +134,7 @@ class Case:
         if self._seconds < _SHORTEST:
             return Fit.PERHAPS
         problem = formulate(whole, self.policy)
-        index = {gang.name: i for i, gang in enumerate(whole.gangs)}
-        mine = [gang.name for gang in change(self.snapshot).gangs]
-        start = {GangIdx(index[mine[i]]): units for i, units in plan.items()}
+        start = as_plan(whole, problem, plan)
         wanted = self.wanted.difference(gone)
         fit, after = self._searched(problem, start, wanted, whole)
         if after is None or not fit.found or self._seconds < _SHORTEST:
@@ -163,7 +161,8 @@ class Case:
             found = first_answer(problem, found.assignments, deadline=deadline)
         after = from_solution(problem, found)
         if _places(problem, after, wanted, snapshot):
-            return Answer(Fit.YES if proven else Fit.PERHAPS, after)
+            fit = Fit.YES if proven else Fit.PERHAPS
+            return Answer(fit, by_name(snapshot, problem, after))
         return Answer(Fit.NO if proven else Fit.UNKNOWN)
 
     def _chosen(
@@ -178,7 +177,7 @@ class Case:
         if _places(problem, from_solution(problem, found), wanted, snapshot):
             return known.fit
         # A worse plan, for which the time was too short, says nothing about the best ones.
-        best = to_solution(problem, known.plan or {})
+        best = to_solution(problem, as_plan(snapshot, problem, known.plan or {}))
         return Fit.NO if self.policy.tolerances or _is_as_good(found, best) else Fit.PERHAPS
 
 

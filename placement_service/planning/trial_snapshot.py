@@ -6,7 +6,7 @@ search can tell.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,15 +17,12 @@ from placement_service.entities.request import ExtrasPolicy, Policy, Snapshot
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, from_solution, is_placed
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-
-#: The minimum of each gang that a plan places, by the gang's name.
-EarlierPlan = Mapping[str, Units]
+from placement_service.planning.named_counts import NamedCounts, as_plan, by_name
 
 
 def for_fitting(policy: Policy) -> Policy:
@@ -42,21 +39,22 @@ def for_fitting(policy: Policy) -> Policy:
 
 def earlier_plan(
     snapshot: Snapshot, policy: Policy, assignments: Sequence[Assignment]
-) -> EarlierPlan:
+) -> NamedCounts:
     """The minimums that a plan places, without extras, which come after all minimums."""
     return minimums(snapshot, formulate(snapshot, policy), assignments)
 
 
 def minimums(
     snapshot: Snapshot, problem: Problem, assignments: Sequence[Assignment]
-) -> EarlierPlan:
+) -> NamedCounts:
     """The same where the problem of the snapshot is at hand."""
     plan = from_solution(problem, Solution(tuple(assignments), ()))
-    return {
-        snapshot.gangs[index].name: _minimum(problem.gangs[index], units)
+    least = {
+        index: _minimum(problem.gangs[index], units)
         for index, units in plan.items()
         if problem.gangs[index].pending
     }
+    return by_name(snapshot, problem, least)
 
 
 def _minimum(gang: Gang, units: Units) -> Units:
@@ -80,23 +78,20 @@ class Trial:
         snapshot: Snapshot,
         policy: Policy,
         gang: str,
-        earlier: EarlierPlan,
+        earlier: NamedCounts,
         problem: Problem | None = None,
     ) -> None:
         """`problem` is that of the snapshot, where it is at hand."""
         self.snapshot = snapshot
         self.problem = formulate(snapshot, policy) if problem is None else problem
-        names = [one.name for one in snapshot.gangs]
         #: Added nodes come after the others, so nodes of the plan keep their places.
-        self.plan: Plan = {
-            GangIdx(i): earlier[name] for i, name in enumerate(names) if name in earlier
-        }
-        self.gang = self.problem.gangs[names.index(gang)]
+        self.plan: Plan = as_plan(snapshot, self.problem, earlier)
+        self.gang = self.problem.gangs[[one.name for one in snapshot.gangs].index(gang)]
         self._builder = Builder(self.problem)
         self.residual = ResidualCapacity(self.problem)
         self.residual.take_plan(self.plan)
 
-    def place(self, *, gang: Gang | None = None, within: Ints | None = None) -> Plan | None:
+    def place(self, *, gang: Gang | None = None, within: Ints | None = None) -> NamedCounts | None:
         """The plan with the gang (and its base) beside it, None where none was found.
 
         `gang` replaces what it asks for, if given; `within` are sorted nodes.
@@ -114,7 +109,7 @@ class Trial:
                 if units is None:
                     return None
                 plan[one.index] = units
-            return plan
+            return by_name(self.snapshot, self.problem, plan)
         finally:
             self.residual.undo(mark)
 

@@ -14,10 +14,10 @@ from placement_service.bounds.counting import Counting
 from placement_service.entities.planning import Uncordon
 from placement_service.entities.request import Node, Snapshot
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.plan import Plan
 from placement_service.heuristic.one_gang.domain_facts import Topology
 from placement_service.planning import changes
 from placement_service.planning.add_nodes import kind_of
+from placement_service.planning.named_counts import NamedCounts
 from placement_service.planning.remedy_case import Case, Fit
 from placement_service.planning.trial_snapshot import Trial
 
@@ -40,7 +40,7 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
         return wide.place(within=np.union1d(always, np.array(chosen, dtype=np.int64))) is not None
 
     # 1. A set of which no node can be left out.
-    plan: Plan | None = None
+    plan: NamedCounts | None = None
     if places(closed):
         enough = min(
             (_irreducible(some, places) for some in _candidates(case, wide, closed, places)),
@@ -49,7 +49,7 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
     else:
         # Only a search may find a plan; the nodes that it needs are a first answer.
         _, plan = case.fit(wide)
-        used = {node for units in (plan or {}).values() for _, node, _ in units}
+        used = {one.node for mine in (plan or {}).values() for one in mine}
         enough = [i for i in closed if i in used]
         if not enough and not case.helped:
             return

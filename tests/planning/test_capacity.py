@@ -80,6 +80,48 @@ def test_a_gang_that_lost_a_pod_is_not_asked_for_beside_copies(client: Placement
     assert copies(client, request([node("n0"), node("n1", gpus=1)], [one, lost]), "one") == 4
 
 
+def spread(one: v1.PodGang, over: str, app: str) -> None:
+    """Pods of the gang are spread over domains, so that those with a label lie evenly."""
+    template = one.groups[0].pod_sets[0].template
+    constraint = template.spread_constraints.add(max_skew=1, topology_key=over)
+    constraint.selector.match_labels["app"] = app
+
+
+def test_copies_come_under_rules_that_nobody_had_before(client: PlacementClient) -> None:
+    """Both pods of "a" lie in the only rack with room for them: two more than in the other."""
+    nodes = [node("n1", rack="r1"), node("n2", used=7, rack="r2")]
+    first = gang("a", 2, gpus=1, required=RACK, priority=1)
+    first.groups[0].pod_sets[0].template.labels["app"] = "a"
+    late = gang("b", 2, gpus=1, required=RACK)
+    spread(late, RACK, "a")
+    assert copies(client, request(nodes, [first, late]), "b") == 0
+
+
+def test_two_copies_may_fit_where_one_does_not(client: PlacementClient) -> None:
+    """Each has two pods in one rack, and no rack may have two more than the other."""
+    one = gang("a", 2, gpus=4, required=RACK)
+    one.groups[0].pod_sets[0].template.labels["app"] = "a"
+    spread(one, RACK, "a")
+    nodes = [node(f"n{i}", rack=f"r{i}") for i in (1, 2)]
+    assert copies(client, request(nodes, [one]), "a") == 2
+
+
+def test_fewer_copies_may_fit_with_more_domains(client: PlacementClient) -> None:
+    """Beside three pods in rack r1 four more fit into r2, beside one in a further rack two."""
+    nodes = [node("n1", gpus=4, used=4, rack="r1"), node("n2", gpus=16, rack="r2")]
+    one = gang("a", 1, gpus=4)
+    one.groups[0].pod_sets[0].template.labels["app"] = "a"
+    spread(one, RACK, "a")
+    question = request(nodes, [one])
+    for i in range(3):
+        name = f"namespaces/ml/pods/running{i}"
+        question.snapshot.pods.add(name=name, node="nodes/n1", labels={"app": "a"})
+    domains = v1.FurtherDomains(level=RACK, like="r1")
+    frontier = v1.Frontier(domains=domains, gangs=[one.name], most=1)
+    rows = client.capacity(asked(question, frontier=frontier)).rows
+    assert [[(c.value, c.bound) for c in row.copies] for row in rows] == [[(4, 4)], [(3, 3)]]
+
+
 def test_what_does_not_fit_at_all_has_no_copies(client: PlacementClient) -> None:
     assert copies(client, request([node("n1")], [gang("large", 2)]), "large") == 0
 

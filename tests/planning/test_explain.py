@@ -214,6 +214,19 @@ def test_a_gang_that_waits_may_leave_some_of_a_reservation(client: PlacementClie
     assert remedies(client, asked, "y") == {"add_nodes": ("nodes/n1", 1)}
 
 
+def test_a_rack_that_was_one_node_gets_further_ones(client: PlacementClient) -> None:
+    """Pods of 4, 4, 3, 4 and 5 GPUs would fill two nodes of 10, but no two or three make 10."""
+    nodes = [node("n1", gpus=10, rack="r1"), node("n2", used=8, rack="r2")]
+    gangs = [gang("a", 2, gpus=4, required=RACK, priority=1), gang("b", 1, gpus=3, required=RACK)]
+    asked = request(nodes, gangs)
+    for gpus in (4, 5):
+        name = f"with-{gpus}"
+        other = asked.gangs[1].groups.add(name=name, min_replicas=1).pod_sets.add()
+        other.template.requests.extended[GPU] = gpus
+        other.pods.add(name=f"namespaces/ml/pods/b-{name}")
+    assert remedies(client, asked, "b")["add_nodes"] == ("nodes/n1", 2)
+
+
 def test_nodes_are_added_for_the_base_as_well(client: PlacementClient) -> None:
     """The base needs two nodes, and what is based on it one more."""
     base, scaled = gang("base", 2), gang("scaled", 1)
