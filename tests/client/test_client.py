@@ -109,10 +109,11 @@ def test_an_error_in_the_middle_of_a_stream_follows_what_came_before() -> None:
 
 
 def test_an_unavailable_server_is_asked_again() -> None:
-    script: Script = [UnavailableError("restarting"), DrainingError("shutting down"), ANSWER]
+    cancelled = PlacementError("cancelled", code=grpc.StatusCode.CANCELLED)
+    script: Script = [UnavailableError("restarting"), DrainingError("ends"), cancelled, ANSWER]
     with scripted_server(script) as server, PlacementClient(server.address) as client:
         assert client.compute(REQUEST) == ANSWER
-    assert [call.request for call in server.calls] == [REQUEST] * 3
+    assert [call.request for call in server.calls] == [REQUEST] * 4
 
 
 def test_a_stream_is_asked_for_again_until_it_has_begun() -> None:

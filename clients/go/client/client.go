@@ -5,8 +5,8 @@
 //	placement, err := c.Compute(ctx, request)
 //
 // Every call has a deadline: that of its context, or else the client's. A call that finds no
-// server (UNAVAILABLE), or one that says when to come back (RESOURCE_EXHAUSTED with RetryInfo),
-// is repeated with exponential back-off and jitter, never past the deadline. Repeating is harmless,
+// server (UNAVAILABLE), that the server cancels, or that is told when to come back
+// (RESOURCE_EXHAUSTED with RetryInfo), is repeated with exponential back-off and jitter, never past the deadline. Repeating is harmless,
 // because no answer depends on what was asked before. All errors are *Error.
 package client
 
@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -47,6 +48,8 @@ type Client struct {
 	closer     io.Closer
 	placement  placementv1.PlacementServiceClient
 	kubernetes kubernetesv1.KubernetesPlacementServiceClient
+	// isShut is true once nothing can be asked on the connection any more.
+	isShut func() bool
 	// target is the address; empty when the connection is not ours.
 	target  string
 	timeout time.Duration
@@ -157,7 +160,12 @@ func collect(with []Option) (options, error) {
 }
 
 func newClient(connection grpc.ClientConnInterface, o options) *Client {
+	isShut := func() bool { return false }
+	if known, ok := connection.(interface{ GetState() connectivity.State }); ok {
+		isShut = func() bool { return known.GetState() == connectivity.Shutdown }
+	}
 	return &Client{
+		isShut:     isShut,
 		placement:  placementv1.NewPlacementServiceClient(connection),
 		kubernetes: kubernetesv1.NewKubernetesPlacementServiceClient(connection),
 		timeout:    o.timeout,
@@ -228,7 +236,7 @@ func (c *Client) Stream(
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the stream ended without a placement")
 		}
-		return nil, !hasNews, err
+		return nil, !hasNews && !c.isShut(), err
 	})
 	return placement, c.located(err)
 }
@@ -251,7 +259,7 @@ func call[Request, Response any](
 	defer cancel()
 	response, err := repeat(ctx, c.backoff, func(ctx context.Context) (*Response, bool, error) {
 		response, err := method(ctx, request)
-		return response, true, err
+		return response, !c.isShut(), err
 	})
 	return response, c.located(err)
 }

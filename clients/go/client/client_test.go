@@ -132,10 +132,36 @@ func TestACallIsRepeatedUntilAServerAnswers(t *testing.T) {
 		failure(t, codes.Unavailable, "draining", info("DRAINING", nil)),
 		busy(t, time.Millisecond),
 		status.Error(codes.Unavailable, "gone"),
+		status.Error(codes.Canceled, "too many calls"),
 	}}
 	placement, err := compute(t, serve(t, s))
-	if err != nil || placement.GetLabel() != "x" || len(s.calls) != 4 {
-		t.Fatalf("got %v, %v after %d calls; want the placement after 4", placement, err, len(s.calls))
+	if err != nil || placement.GetLabel() != "x" || len(s.calls) != 5 {
+		t.Fatalf("got %v, %v after %d calls; want the placement after 5", placement, err, len(s.calls))
+	}
+}
+
+func TestAClosedClientAndAnEndedContextEndACallAtOnce(t *testing.T) {
+	slow := client.WithBackoff(client.Backoff{Attempts: 5, Initial: time.Hour, Max: time.Hour, Factor: 1})
+	none := client.WithTimeout(2 * time.Hour)
+	ends := map[string]func(*client.Client, context.CancelFunc){
+		"closed before":    nil,
+		"closed meanwhile": func(c *client.Client, _ context.CancelFunc) { _ = c.Close() },
+		"cancelled":        func(_ *client.Client, cancel context.CancelFunc) { cancel() },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			c := serve(t, &script{isSilent: true}, slow, none)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if end == nil {
+				_ = c.Close()
+			} else {
+				time.AfterFunc(50*time.Millisecond, func() { end(c, cancel) })
+			}
+			if placement, err := c.Compute(ctx, &placementv1.ComputePlacementRequest{}); err == nil {
+				t.Fatalf("got %v", placement)
+			}
+		})
 	}
 }
 

@@ -60,6 +60,10 @@ func isTransient(failure *Error) bool {
 	switch failure.Code {
 	case codes.Unavailable:
 		return true
+	case codes.Canceled:
+		// By the server, which does so with calls that come faster than it can refuse them: a
+		// caller who cancelled is not kept here.
+		return true
 	case codes.ResourceExhausted:
 		return failure.hasRetryInfo
 	default:

@@ -1,10 +1,10 @@
 """Asks the placement service: deadlines, retries and typed errors around the gRPC stub.
 
-Every call has a deadline. A call that finds no server (UNAVAILABLE) is repeated by gRPC
-itself, up to five times with exponential back-off and jitter and never past the deadline;
-repeating is harmless, because no answer depends on what the service keeps. A busy server is not
-asked again automatically: `BusyError.retry_after` tells the caller when to ask again, perhaps with
-a newer request.
+Every call has a deadline. A call that finds no server (UNAVAILABLE), or that the server cancels, is
+repeated by gRPC itself, up to five times with exponential back-off and jitter and never past the
+deadline; repeating is harmless, because no answer depends on what the service keeps. A busy server
+is not asked again automatically: `BusyError.retry_after` tells the caller when to ask again,
+perhaps with a newer request.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ _SERVICE_CONFIG = {
                 "initialBackoff": "0.1s",
                 "backoffMultiplier": 3,
                 "maxBackoff": "2s",
-                "retryableStatusCodes": ["UNAVAILABLE"],
+                # A server cancels calls that come faster than it can refuse them, and some that
+                # begin while it renews its certificates. Who cancels a call himself ends it.
+                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             },
         }
     ],
