@@ -6,8 +6,8 @@ and by host ports.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -27,11 +27,18 @@ class Kind(NamedTuple):
     template: PodTemplate
 
 
+class _Staying(NamedTuple):
+    """Pods of one kind and gang that may leave, and where they run: rows of nodes."""
+
+    gang: str
+    kind: Kind
+    rows: Mapping[str, int]
+
+
 def closed(leavers: Leavers, demands: Sequence[Iterable[Kind]]) -> Iterator[Closed]:
     """The nodes that leavers keep from some demands, each of pods of some kinds."""
-    snapshot = leavers.snapshot
-    levels, rows = Levels(snapshot.columns), snapshot.columns.row_of
-    may_leave = leavers.pods
+    levels = Levels(leavers.snapshot.columns)
+    staying = tuple(_staying(leavers))
 
     @cache
     def domains(key: str) -> tuple[Ints, list[Ints]]:
@@ -43,24 +50,30 @@ def closed(leavers: Leavers, demands: Sequence[Iterable[Kind]]) -> Iterator[Clos
 
     for d, kinds in enumerate(demands):
         # By node label, domain and gang, the pods that keep the demand away.
-        keepers: dict[tuple[str, int, str], set[str]] = {}
-        for gang in snapshot.gangs:
-            for group in gang.groups:
-                for pod_set in group.pod_sets:
-                    there = Kind(gang.namespace, pod_set.template)
-                    pods = [p for p in pod_set.bound_pods if p.name in may_leave and p.node in rows]
-                    # A unit of several kinds comes as soon as one of them may.
-                    for key in _common(_keys(there, one) for one in kinds) if pods else ():
-                        domain, _ = domains(key)
-                        for pod in pods:
-                            of = int(domain[rows[pod.node]])
-                            if of >= 0:
-                                keepers.setdefault((key, of, gang.name), set()).add(pod.name)
-        for (key, of, _), pods_there in keepers.items():
-            _, nodes = domains(key)
-            by = Counter(v for pod in pods_there for v in leavers.of[pod])
-            going = (PodsOf(v, min(n, leavers.leavers[v].pods)) for v, n in by.items())
-            yield Closed(d, nodes[of], tuple(going), len(pods_there))
+        keepers: defaultdict[tuple[str, int, str], set[str]] = defaultdict(set)
+        for there in staying:
+            # A unit of several kinds comes as soon as one of them may.
+            for key in set.intersection(*(_keys(there.kind, one) for one in kinds)):
+                domain, _ = domains(key)
+                for pod, row in there.rows.items():
+                    keepers[key, int(domain[row]), there.gang].add(pod)
+        for (key, of, _), pods in keepers.items():
+            if of >= 0:
+                _, nodes = domains(key)
+                by = Counter(v for pod in pods for v in leavers.of[pod])
+                going = (PodsOf(v, min(n, leavers.leavers[v].pods)) for v, n in by.items())
+                yield Closed(d, nodes[of], tuple(going), len(pods))
+
+
+def _staying(leavers: Leavers) -> Iterator[_Staying]:
+    row_of, may_leave = leavers.snapshot.columns.row_of, leavers.pods
+    for gang in leavers.snapshot.gangs:
+        for group in gang.groups:
+            for s in group.pod_sets:
+                running = (p for p in s.bound_pods if p.name in may_leave and p.node in row_of)
+                rows = {pod.name: row_of[pod.node] for pod in running}
+                if rows:
+                    yield _Staying(gang.name, Kind(gang.namespace, s.template), rows)
 
 
 def _keys(there: Kind, coming: Kind) -> set[str]:
@@ -80,7 +93,3 @@ def _keys(there: Kind, coming: Kind) -> set[str]:
     if apart or any(a.conflicts(b) for a in mine.host_ports for b in other.host_ports):
         keys.add(HOSTNAME)
     return keys
-
-
-def _common(found: Iterable[set[str]]) -> set[str]:
-    return set.intersection(*found)
