@@ -257,15 +257,9 @@ def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, di
             gangs: list[Body] = []
             for problem in first_of_each(error.problems):
                 kind, key = named_by(problem.object)
-                refused[key] = f"{kind}: {problem.field}: {problem.message}"
-                for place in [one for one in bodies if one[:2] == (kind, key)]:
-                    body = bodies.pop(place)
-                    if kind == POD_GANGS.kind:
-                        gangs.append(body)
-                    bodies.pop(("Node", ("", node_closed_by(kind, body)), ""), None)
-                    if queue := closed.in_place_of(body):
-                        place = queue["kind"], key_of(queue), queue["apiVersion"]
-                        bodies.setdefault(place, queue)
+                refused[key] = f"{kind}: {problem.fault}"
+                gone = _taken_out(bodies, kind, key, closed)
+                gangs += gone if kind == POD_GANGS.kind else ()
             if are_the_same(before, bodies.values()):
                 raise
             # What runs of them still counts in their queues.
@@ -273,3 +267,15 @@ def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, di
             for gang in gangs:
                 mark_pods(gang, pods)
             bodies |= {(PODS.kind, key, ""): body for key, body in pods.items()}
+
+
+def _taken_out(bodies: dict[_Place, Body], kind: str, key: Key, closed: ClosedQueues) -> list[Body]:
+    """Takes out objects, and the nodes of which nobody knows how much is taken without them; in the
+    place of queues come closed ones.
+    """
+    gone = [bodies.pop(place) for place in [*bodies] if place[:2] == (kind, key)]
+    for body in gone:
+        bodies.pop(("Node", ("", node_closed_by(kind, body)), ""), None)
+        if queue := closed.in_place_of(body):
+            bodies.setdefault((queue["kind"], key_of(queue), queue["apiVersion"]), queue)
+    return gone

@@ -261,7 +261,7 @@ class _Input:
     def _set_aside(self, problem: Problem) -> None:
         """Takes out a faulty object, and the nodes of which nobody knows how much is taken."""
         kind, key = named_by(problem.object)
-        fault = ": ".join(part for part in (problem.field, problem.message) if part)
+        fault = problem.fault
         if kind == "PodGang":
             if key in self.gangs:
                 self._refuse(key, fault)

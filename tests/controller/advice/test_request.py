@@ -17,14 +17,20 @@ from controller.binding.apply import Binding
 from controller.cluster.gang_state import Body, key_of
 from placement import v1
 from placement.advice_marks import ADVICE, GANG, GANG_MINIMUM, GATE, KAI_NODE_POOL
-from placement.resources import BIND_REQUESTS, KAI_POD_GROUPS, NODES, PODS, Resource
+from placement.resources import BIND_REQUESTS, KAI_POD_GROUPS, KAI_QUEUES, NODES, PODS, Resource
 from tests.cluster.build import node, pod_spec
 
 KUBE: Adapter = KubeScheduler(cast("Any", None), cast("Any", None), mode="pin")
 KAI: Adapter = Kai(cast("Any", None), cast("Any", None))
 POOL: Adapter = Kai(cast("Any", None), cast("Any", None), pool="ours")
 
-KINDS = {"Node": NODES, "Pod": PODS, "PodGroup": KAI_POD_GROUPS, "BindRequest": BIND_REQUESTS}
+KINDS = {
+    "Node": NODES,
+    "Pod": PODS,
+    "PodGroup": KAI_POD_GROUPS,
+    "BindRequest": BIND_REQUESTS,
+    "Queue": KAI_QUEUES,
+}
 
 
 def a_node(name: str = "a", **more: Any) -> Body:
@@ -200,6 +206,19 @@ def test_an_object_that_cannot_be_read_leaves_out_no_other() -> None:
     found = asked(a_node(), pod("p"), pod("q"), odd)
     assert waiting(found) == {"g": ["p", "q"]}
     assert list(found.refused) == [("ml", "odd")]
+
+
+def test_what_is_wrong_with_an_object_as_a_whole_is_told_of_no_field() -> None:
+    group = pod_group()
+    group["spec"]["queue"] = "two words"
+    queue = {
+        "apiVersion": KAI_QUEUES.api_version,
+        "kind": "Queue",
+        "metadata": {"name": "team"},
+        "spec": {"resources": {}},
+    }
+    found = asked(a_node(), kai_pod("p"), group, queue, adapters=[KAI])
+    assert found.refused == {("ml", "g"): "PodGroup: 'two words' is not a queue name"}
 
 
 def test_advice_is_awaited_by_pods_behind_the_gate_also_in_vain() -> None:

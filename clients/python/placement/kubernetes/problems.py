@@ -26,9 +26,14 @@ class Problem:
     message: str
     line: int | None = None
 
+    @property
+    def fault(self) -> str:
+        """What is wrong, behind the field if it is about one."""
+        return f"{self.field}: {self.message}" if self.field else self.message
+
     def __str__(self) -> str:
         where = self.file if self.line is None else f"{self.file}:{self.line}"
-        return ": ".join(part for part in (where, self.object, self.field, self.message) if part)
+        return ": ".join(part for part in (where, self.object, self.fault) if part)
 
 
 @dataclass(slots=True)
