@@ -27,7 +27,6 @@ VOLCANO_POD_GROUPS: Final = Resource("scheduling.volcano.sh/v1beta1", "podgroups
 HYPER_NODES: Final = Resource("topology.volcano.sh/v1alpha1", "hypernodes", namespaced=False)
 KOORDINATOR_POD_GROUPS: Final = Resource("scheduling.sigs.k8s.io/v1alpha1", "podgroups")
 
-_CRDS: Final = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 #: Kind, group, version, plural, whether namespaced.
 _KINDS: Final = (
     ("BindRequest", "scheduling.run.ai", "v1alpha2", "bindrequests", True),

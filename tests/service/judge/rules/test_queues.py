@@ -114,6 +114,22 @@ def test_only_what_is_not_preemptible_fills_the_guarantee() -> None:
         assert accepts(scenario, bindings) if fine else refuses(scenario, "have 9", bindings)
 
 
+def test_what_is_preemptible_may_come_though_the_guarantee_is_passed() -> None:
+    scenario = ROOM.queue("team", guaranteed={GPUS: 8}, used=9, fixed=9)
+    scenario = scenario.gang("a", pods=1, gpus=8, queue="team")
+    assert accepts(scenario, scenario.bind(a_w_0="x1"))
+
+
+def test_of_gangs_that_run_those_that_are_not_preemptible_fill_the_guarantee() -> None:
+    for fixed in (False, True):
+        scenario = Scenario("x1=7/8 x2=8").queue("team", guaranteed={GPUS: 8})
+        runs = Group("w", gpus=1, told=("x1",))
+        scenario = scenario.gang("old", runs, queue="team", not_preemptible=fixed)
+        scenario = scenario.gang("a", pods=1, gpus=8, queue="team", not_preemptible=True)
+        bindings = scenario.bind(a_w_0="x2")
+        assert refuses(scenario, "have 9", bindings) if fixed else accepts(scenario, bindings)
+
+
 def test_the_guarantee_holds_above_too() -> None:
     tree = ROOM.queue("org", guaranteed={GPUS: 4}).queue("one", "org", guaranteed={GPUS: 8})
     scenario = tree.gang("a", pods=1, gpus=8, queue="one", not_preemptible=True)
@@ -136,6 +152,20 @@ def test_shares_of_gpus_count_by_their_part() -> None:
         scenario = scenario.with_devices("x1", *devices)
         bindings = scenario.give(a_w_0=("x1", 0), a_w_1=("x1", 0), a_w_2=("x1", 1))[:pods]
         assert accepts(scenario, bindings) if fine else refuses(scenario, "have 1.2", bindings)
+
+
+def test_shares_of_memory_that_run_count_by_the_devices_of_their_node() -> None:
+    """Five of eight GB are a larger part of a GPU than five of ten."""
+    share = {"device_share": DeviceShare(memory_bytes=5)}
+    for limit, fine in ((1124, False), (1125, True)):
+        scenario = Scenario("x1=8 x2=8 x3=8").queue("team", limit={MILLIGPUS: limit})
+        scenario = scenario.with_devices("x1", Device(0, used_memory_milli=625, memory_bytes=8))
+        scenario = scenario.with_devices("x2", Device(0, memory_bytes=10))
+        runs = Group("w", told=("x1",), asks=share)
+        scenario = scenario.gang("old", runs, queue="team")
+        scenario = scenario.gang("a", Group("w", pods=1, asks=share), queue="team")
+        bindings = scenario.give(a_w_0=("x2", 0))
+        assert accepts(scenario, bindings) if fine else refuses(scenario, "have 1.125", bindings)
 
 
 def test_what_is_evicted_leaves_room_in_its_queue() -> None:
