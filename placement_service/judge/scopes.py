@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from placement_service.entities.nodes import Bools, Ints
-from placement_service.judge.question import Question
+from placement_service.judge.question import GangScope, Question
 
 
 class Uses(NamedTuple):
@@ -76,3 +76,13 @@ class Scopes:
         known = here[number[node[here]] >= 0]
         domain[known] = number[node[known]]
         return domain, values
+
+
+def scopes_by_level(scopes: Sequence[GangScope], *, required: bool) -> dict[str, list[int]]:
+    """Scopes that have a level, by that level."""
+    found: dict[str, list[int]] = {}
+    for s, (_, scope) in enumerate(scopes):
+        level = scope.required_level if required else scope.preferred_level
+        if level:
+            found.setdefault(level, []).append(s)
+    return found

@@ -1,7 +1,7 @@
 """The tiers of the objective, one file each, in order of importance.
 
 A tier's name, sense and whether its bound belongs to the proof are in `TierName`; what the
-judge counts is in `judge.score`, apart on purpose. Everything else that a stage needs to know about
+judge counts is in `judge.tiers`, apart on purpose. Everything else that a stage needs to know about
 a tier is in its file; the stages use `goals`.
 """
 

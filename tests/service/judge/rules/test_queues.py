@@ -143,8 +143,8 @@ def test_a_resource_without_a_guarantee_is_free() -> None:
 
 
 def test_shares_of_gpus_count_by_their_part() -> None:
-    """Three shares of 40 % are 1.2 GPUs."""
-    share = {"device_share": DeviceShare(400, 400)}
+    """Three shares of 40 % are 1.2 GPUs; what is less of computing and memory does not count."""
+    share = {"device_share": DeviceShare(400, 300)}
     devices = tuple(Device(i) for i in range(2))
     for pods, more, fine in ((2, 0, True), (3, 199, False), (3, 200, True)):
         scenario = ROOM.queue("team", limit={GPUS: 1, MILLIGPUS: more})
@@ -155,17 +155,22 @@ def test_shares_of_gpus_count_by_their_part() -> None:
 
 
 def test_shares_of_memory_that_run_count_by_the_devices_of_their_node() -> None:
-    """Five of eight GB are a larger part of a GPU than five of ten."""
+    """Five of eight bytes are a larger part of a GPU than five of ten; where no size is known, they
+    may be all of it.
+    """
     share = {"device_share": DeviceShare(memory_bytes=5)}
-    for limit, fine in ((1124, False), (1125, True)):
-        scenario = Scenario("x1=8 x2=8 x3=8").queue("team", limit={MILLIGPUS: limit})
-        scenario = scenario.with_devices("x1", Device(0, used_memory_milli=625, memory_bytes=8))
-        scenario = scenario.with_devices("x2", Device(0, memory_bytes=10))
-        runs = Group("w", told=("x1",), asks=share)
-        scenario = scenario.gang("old", runs, queue="team")
-        scenario = scenario.gang("a", Group("w", pods=1, asks=share), queue="team")
-        bindings = scenario.give(a_w_0=("x2", 0))
-        assert accepts(scenario, bindings) if fine else refuses(scenario, "have 1.125", bindings)
+    for on, takes in (("x1", 625), ("x3", 1000)):
+        for limit, fine in ((takes + 499, False), (takes + 500, True)):
+            scenario = ROOM.queue("team", limit={MILLIGPUS: limit})
+            small = Device(0, used_memory_milli=625, memory_bytes=8)
+            scenario = scenario.with_devices("x1", small, Device(1, memory_bytes=16), Device(2))
+            scenario = scenario.with_devices("x2", Device(0, memory_bytes=10))
+            runs = Group("w", told=(on,), asks=share)
+            scenario = scenario.gang("old", runs, queue="team")
+            scenario = scenario.gang("a", Group("w", pods=1, asks=share), queue="team")
+            bindings = scenario.give(a_w_0=("x2", 0))
+            words = f"would have {(takes + 500) / 1000:g}"
+            assert accepts(scenario, bindings) if fine else refuses(scenario, words, bindings)
 
 
 def test_what_is_evicted_leaves_room_in_its_queue() -> None:

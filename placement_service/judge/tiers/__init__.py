@@ -1,0 +1,1 @@
+"""The tiers of the objective, a file for each; `score` lists them."""
