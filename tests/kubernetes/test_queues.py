@@ -201,10 +201,12 @@ def test_a_volcano_queue_is_limited_by_its_capability_and_guaranteed_what_it_des
         volcano_queue("org", parent="root", capability={gpu: "64", "cpu": "500m"}),
         volcano_queue("team", parent="org", deserved={gpu: 8}, guarantee={"resource": {gpu: 2}}),
         volcano_queue("kept", guarantee={"resource": {gpu: 2}}),
+        volcano_queue("both", deserved={gpu: 2}, guarantee={"resource": {gpu: 4, "cpu": 2}}),
     )
     assert (dict(found["org"].limit), found["org"].parent) == ({"gpus": 64, "cpu": 500}, "")
     assert (dict(found["team"].guaranteed), found["team"].parent) == ({"gpus": 8}, "queues/org")
     assert dict(found["kept"].guaranteed) == {"gpus": 2}
+    assert dict(found["both"].guaranteed) == {"gpus": 4, "cpu": 2000}
 
 
 def test_a_pod_group_of_volcano_names_its_queue() -> None:

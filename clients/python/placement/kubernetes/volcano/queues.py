@@ -1,6 +1,6 @@
 """Volcano's Queues: `capability` is the limit, and what a queue deserves is guaranteed.
 
-Where `deserved` is absent, what is reserved for the queue (`guarantee`) counts instead.
+It deserves no less than what is reserved for it (`guarantee`).
 Weights are not read: a weight alone does not say how much a queue may have. In older clusters
 no queue names the root as its parent. Gangs that name no queue are in the one called default. A
 queue that is not open takes no new pods, and nothing is reclaimed from one that is not reclaimable.
@@ -79,7 +79,12 @@ def read_volcano_queues(objects: Sequence[Object], diagnostics: Diagnostics) -> 
                 name=one.name,
                 parent="" if parent == _ROOT and _ROOT not in names else parent,
                 limit=with_gpus(spec.get("capability").amounts(round_up=False, capped=True)),
-                guaranteed=with_gpus(deserved or reserved),
+                guaranteed=with_gpus(
+                    {
+                        r: max(deserved.get(r, 0), reserved.get(r, 0))
+                        for r in {**deserved, **reserved}
+                    }
+                ),
                 not_reclaimable=not (reclaimable.absent or reclaimable.flag()),
             )
         )
