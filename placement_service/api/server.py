@@ -230,6 +230,7 @@ class _Edge:
     async def _listen(self, port: int, certificates: Certificates | None) -> int:
         """Serves on a port; returns it. Raises RuntimeError when it is taken."""
         settings = self._settings
+        most_calls = settings.max_connections * settings.max_calls_per_connection
         listener = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", settings.max_message_bytes),
@@ -240,6 +241,10 @@ class _Edge:
                 ("grpc.so_reuseport", int(certificates is not None)),
                 ("grpc.max_allowed_incoming_connections", settings.max_connections),
                 ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
+                # gRPC would cancel some of 1,000 calls that begin at once, whoever made them, and
+                # probes of health among them. Here every call is heard, and refused with a reason.
+                ("grpc.server.max_pending_requests", most_calls),
+                ("grpc.server.max_pending_requests_hard_limit", most_calls),
                 ("grpc.server_handshake_timeout_ms", HANDSHAKE * 1000),
                 ("grpc.keepalive_time_ms", PING_EVERY * 1000),
                 ("grpc.keepalive_timeout_ms", PING_ANSWER * 1000),

@@ -371,6 +371,19 @@ def test_many_callers_at_once_are_answered_or_told_to_come_back() -> None:
         assert codes.count(grpc.StatusCode.OK) >= 5
 
 
+def test_of_thousands_of_calls_at_once_each_is_told_why_it_is_refused() -> None:
+    """gRPC would cancel some of them, whoever made them."""
+    with running("moving", max_concurrent=1, max_pending=4) as service, ExitStack() as open_ones:
+        channels = [open_ones.enter_context(connection(service)) for _ in range(60)]
+        calls = [
+            one.unary_unary(COMPUTE, bytes, bytes).future(b"", timeout=LONG)
+            for one in channels
+            for _ in range(60)
+        ]
+        codes = {call.code() for call in calls}
+        assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
 def test_large_requests_leave_no_memory_behind() -> None:
     """Twenty at once, of which some are refused; errors keep none of them."""
     size = 20_000_000
