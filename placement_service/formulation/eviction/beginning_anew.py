@@ -9,12 +9,13 @@ Left out are gangs on which others are based, which would be based on either of 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.formulation.eviction.running_topology import pending, running
-from placement_service.formulation.open_gangs import anew_name, whole_name
+from placement_service.formulation.open_gangs import anew_name, part_name, whole_name
 
 
 def with_gangs_anew(snapshot: Snapshot, policy: Policy) -> Snapshot:
@@ -22,17 +23,24 @@ def with_gangs_anew(snapshot: Snapshot, policy: Policy) -> Snapshot:
     if policy.eviction in (EvictionPolicy.NONE, EvictionPolicy.REPACK):
         return snapshot
     bases = {whole_name(gang.base_gang) for gang in snapshot.gangs if gang.base_gang}
+    names = {gang.name for gang in snapshot.gangs}
     again = tuple(
-        _anew(gang) for gang in snapshot.gangs if may_begin_anew(gang) and gang.name not in bases
+        _anew(gang)
+        for gang in snapshot.gangs
+        if may_begin_anew(gang, names) and gang.name not in bases
     )
     return replace(snapshot, gangs=snapshot.gangs + again) if again else snapshot
 
 
-def may_begin_anew(gang: PodGang) -> bool:
-    """Whether the pods that wait of a gang that runs, wholly or in part, are enough for it."""
+def may_begin_anew(gang: PodGang, names: Container[str]) -> bool:
+    """Whether the pods that wait of a gang that runs, wholly or in part, are enough for it, and
+    all that runs of it can go; `names` are those of all gangs.
+    """
+    divided = part_name(gang.name) in names
     return (
         any(pending(gang))
         and any(running(gang))
+        and (divided or not any(group.fixed_pods for group in gang.groups))
         # Of one without a minimum all can come, whatever goes.
         and any(group.min_replicas for group in gang.groups)
         and all(group.pending_count >= group.min_replicas for group in gang.groups)

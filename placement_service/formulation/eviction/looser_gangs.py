@@ -123,7 +123,7 @@ class _Queues:
 def _is_divisible(snapshot: Snapshot, name: str) -> bool:
     """Whether all is said of a gang that goes once what runs of it is another one."""
     gangs = {gang.name: gang for gang in snapshot.gangs}
-    begins_anew = may_begin_anew(gangs[name]) and anew_name(name) not in gangs
+    begins_anew = may_begin_anew(gangs[name], gangs) and anew_name(name) not in gangs
     return not (is_part(name) or is_anew(name) or begins_anew)
 
 

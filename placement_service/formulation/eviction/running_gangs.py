@@ -133,7 +133,9 @@ def open_running_gangs(
     names = {gang.name for gang in snapshot.gangs}
     # Those of which the problem does not know that they may begin anew.
     unsaid = {
-        n for g in snapshot.gangs if may_begin_anew(g) and anew_name(n := g.name) not in names
+        n
+        for g in snapshot.gangs
+        if may_begin_anew(g, names) and anew_name(n := g.name) not in names
     }
     if not chosen:
         opened = Prepared(snapshot)
@@ -233,10 +235,11 @@ def _held_by_others(snapshot: Snapshot, rights: EvictionRights) -> frozenset[str
         for gang in snapshot.gangs
         if gang.base_gang and any(running(gang)) and not _could_give_way(gang, snapshot, rights)
     }
+    names = {gang.name for gang in snapshot.gangs} if holding else set()
     return frozenset(
         gang.name
         for gang in snapshot.gangs
-        if gang.name in holding and gang.is_pending and not may_begin_anew(gang)
+        if gang.name in holding and gang.is_pending and not may_begin_anew(gang, names)
     )
 
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.entities.request import PackingScope, PodGang, Snapshot
+from placement_service.entities.request import BoundPod, PackingScope, PodGang, Snapshot
 from placement_service.entities.solution import TierName
+from placement_service.formulation.open_gangs import anew_name
+from placement_service.formulation.prepare import prepare
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.brute import optimum
 from tests.judged import no_answer_is_false
@@ -251,3 +253,18 @@ def test_the_model_of_victims_keeps_no_group_below_its_minimum() -> None:
     )
     result = answer(question, PREEMPT, SearchParameters(victim_gangs=1))
     assert (len(result.evictions), result.solution.proven) == (3, True)
+
+
+def test_a_gang_does_not_begin_anew_beside_pods_that_cannot_go() -> None:
+    """Of a pod that runs no template is known: it stays, so the others are no new beginning."""
+    one = growing("n1")
+    [group] = one.groups
+    fixed = (BoundPod("namespaces/ml/pods/old-fixed", "nodes/n0"),)
+    question = racks(
+        replace(one, groups=(replace(group, fixed_pods=fixed),)), urgent(), used={"n1": 8}
+    )
+    assert [g.name for g in prepare(question, PREEMPT).snapshot.gangs] == [
+        g.name for g in question.gangs
+    ]
+    names = [g.name for g in prepare(racks(one, urgent(), used={"n1": 8}), PREEMPT).snapshot.gangs]
+    assert names[2:] == [anew_name(one.name)]
