@@ -130,7 +130,12 @@ class Clearing:
         cost = 0.0
         free: list[int] = standing.residual.free[node].tolist()
         for index in standing.on_node[node]:
-            if index in self._stuck or (standing.moves and index in standing.away):
+            able = (
+                index not in standing.away
+                if standing.moves
+                else standing.gives_way(index, self._gang)
+            )
+            if not able or index in self._stuck:
                 continue
             left = self._left_of(index)
             units = left.on_node.get(node)

@@ -15,8 +15,8 @@ first, which does more.
 
 Afterwards gangs that went whole come home where that costs less: those in their place go elsewhere.
 
-Rights to use the room of others are not checked here: room that a gang may not use does not fit it
-(see `formulation.eviction.running_gangs`).
+Only gangs that may be evicted for the waiting one leave for it. What room it may use is not checked
+here: room of others does not fit it (see `formulation.eviction.running_gangs`).
 """
 
 from __future__ import annotations

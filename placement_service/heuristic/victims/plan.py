@@ -111,9 +111,12 @@ class VictimPlan:
 
     def in_row(self, row: int, gang: Gang) -> list[GangIdx]:
         """Running gangs that a row of queues counts and that may give way to a gang."""
-        winners = self.problem.winners
         mine = (i for i in self.problem.queue_rows[row].gangs if i in self.homes)
-        return sorted(i for i in mine if gang.index in winners.get(i, ()))
+        return sorted(i for i in mine if self.gives_way(i, gang))
+
+    def gives_way(self, index: GangIdx, gang: Gang) -> bool:
+        """Whether a running gang may be evicted for another one."""
+        return gang.index in self.problem.winners.get(index, ())
 
     def dearest(self, gangs: Iterable[GangIdx]) -> list[GangIdx]:
         every = self.problem.gangs

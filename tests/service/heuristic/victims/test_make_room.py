@@ -32,6 +32,7 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.victims import make_room as victims
 from placement_service.heuristic.victims.clearing import Clearing
 from placement_service.heuristic.victims.make_room import make_room, place_again
+from tests.scenario import Group, Scenario, spread
 from tests.service.evictions import PREEMPT, REPACK, cluster, running, urgent
 from tests.service.heuristic.first_plans import evicted, first_plan
 from tests.service.questions import GPU, gang, node
@@ -52,6 +53,21 @@ def test_a_gang_leaves_a_domain_to_another_that_has_no_other() -> None:
     plan = first_plan(Snapshot(tuple(nodes), (extras, first, second)), PREEMPT)
     assert {b.node for b in plan.bindings if b.gang == second.name} == {"nodes/a0", "nodes/a1"}
     assert evicted(plan) == ["extras", "extras"]
+
+
+def test_nobody_goes_for_a_gang_of_equal_priority() -> None:
+    """The pods of `new` may be on the only host alone. `peer` would go for `large`, which fits
+    nowhere, but not for `new`.
+    """
+    alone = spread("host", min_domains=2)
+    question = (
+        Scenario("n0=4/8", policy=PREEMPT)
+        .gang("low", Group("w", gpus=2, told=("n0",)))
+        .gang("peer", Group("w", gpus=2, told=("n0",)), priority=1)
+        .gang("new", Group("w", pods=1, gpus=1, spread=(alone,)), priority=1)
+        .gang("large", Group("w", pods=1, gpus=9), priority=5)
+    )
+    assert not first_plan(question.snapshot(), PREEMPT).evictions
 
 
 def test_of_equals_the_oldest_gets_the_room() -> None:
