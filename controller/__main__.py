@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-from importlib import metadata
 from pathlib import Path
 
 import yaml
@@ -21,6 +20,7 @@ from controller.composition import running
 from controller.runtime import logs
 from controller.runtime.steps import StepObserver, ignored
 from controller.settings import Settings, faults
+from placement import __version__
 from placement.cluster import ApiError
 
 logger = logging.getLogger("controller")
@@ -35,6 +35,16 @@ def main(on_step: StepObserver = ignored) -> None:
     logs.configure(settings.log_format, settings.log_level)
     # The log says by itself that no solver is reached, in the format that was asked for.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    logger.info(
+        "version %s",
+        __version__,
+        extra={
+            "mode": settings.mode,
+            "scheduler_name": settings.scheduler_name,
+            "service": settings.service or "within",
+            "eviction": settings.eviction,
+        },
+    )
     told_to_stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told_to_stop.set())
@@ -60,8 +70,8 @@ def _arguments() -> argparse.Namespace:
         + ".",
     )
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings as YAML")
-    version = metadata.version("placement-service")
-    parser.add_argument("--version", action="version", version=f"placement-controller {version}")
+    version = f"placement-controller {__version__}"
+    parser.add_argument("--version", action="version", version=version)
     return parser.parse_args()
 
 

@@ -10,6 +10,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from controller.cluster.gang_state import Lifecycle
 from controller.runtime.steps import Step
+from placement import __version__
 from placement.cluster import Call
 
 _PREFIX: Final = "placement_controller"
@@ -29,6 +30,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self.build = self._gauge("build_info", "1, with the version.", "version")
+        self.build.labels(__version__).set(1)
         self.cycles = self._counter("cycles", "Cycles that asked the service.", "outcome")
         self.steps = self._histogram("step_seconds", "How long steps of a cycle took.", "step")
         self.gangs = self._gauge("gangs", "Gangs by state.", "state")

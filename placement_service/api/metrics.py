@@ -8,6 +8,8 @@ from wsgiref.simple_server import WSGIServer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.process_collector import ProcessCollector
 
+from placement import __version__
+
 PREFIX: Final = "placement_service"
 
 _SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -21,6 +23,8 @@ class Metrics:
         self._http: WSGIServer | None = None
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self.build = self._gauge("build_info", "1, with the version.", "version")
+        self.build.labels(__version__).set(1)
         self.calls = self._counter("calls", "Calls that ended.", "method", "code")
         self.seconds = self._histogram(
             "call_seconds", "From a call's begin until its answer left.", _SECONDS, "method"

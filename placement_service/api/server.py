@@ -15,6 +15,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from placement import __version__
 from placement_service.api.admission import Admission
 from placement_service.api.certificates import Certificates, read_certificates
 from placement_service.api.compute.pool import ComputePool
@@ -199,7 +200,7 @@ class _Edge:
             self._show(certificates)
             self._in_background(self._renew(port, certificates))
         self._in_background(self._serve_when_ready())
-        logger.info("serving on %s", self._settings.address(port))
+        logger.info("version %s, serving on %s", __version__, self._settings.address(port))
         return port
 
     async def _serve_when_ready(self) -> None:

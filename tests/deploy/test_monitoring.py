@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import yaml
 
 from controller.runtime.metrics import Metrics as ControllerMetrics
@@ -51,6 +52,13 @@ def test_what_the_dashboard_and_the_alerts_ask_for_is_there() -> None:
         "placement_controller_watch_events",
         "placement_controller_lists",
     }
+
+
+@pytest.mark.parametrize("program", ["service", "controller"])
+def test_a_program_that_is_gone_is_missed(program: str) -> None:
+    """What exports nothing is neither zero nor less than one."""
+    was_there = rf"last_over_time\(placement_{program}_\w+\[1d\]\)\) unless "
+    assert any(re.search(was_there, query) for query in queries())
 
 
 def test_labels_that_are_asked_for_are_there() -> None:

@@ -19,6 +19,7 @@ from controller.runtime.logs import JsonFormatter, TextFormatter
 from controller.runtime.metrics import Metrics
 from controller.runtime.probes import Probes
 from controller.settings import Settings
+from placement import __version__
 from placement.cluster import Call
 from placement.cluster import Cluster as Connection
 from placement.resources import NODES, POD_GANGS, PODS
@@ -57,6 +58,7 @@ def test_probes_and_metrics_tell_how_it_fares(
             'placement_controller_bindings_total{result="bound"} 2.0',
             'placement_controller_cycles_total{outcome="answered"}',
             "placement_controller_leader 1.0",
+            f'placement_controller_build_info{{version="{__version__}"}} 1.0',
             'resource="pods/binding",status="201"} 2.0',
         )
 

@@ -11,6 +11,7 @@ import urllib.request
 import grpc
 import pytest
 
+from placement import __version__
 from placement_service.api.server import make_server
 from placement_service.api.settings import Settings
 from tests.ports import reserve
@@ -45,6 +46,7 @@ def test_calls_answers_and_processes_are_counted(caplog: pytest.LogCaptureFixtur
         for which in ("arrive", "wait", "compute", "read", "formulate", "search", "write"):
             assert metric(f'placement_service_stage_seconds_count{{stage="{which}"}}') >= 1, which
         assert metric("placement_service_requests") == 0
+        assert metric(f'placement_service_build_info{{version="{__version__}"}}') == 1
         idle = 'placement_service_compute_processes{state="idle"}'
         wait_until(lambda: metric(idle) == 1, "the process is free again")
         (pid,) = service.server.process_ids()
