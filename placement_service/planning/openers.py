@@ -4,9 +4,10 @@ theirs, or spread over domains that they fill, or they end a reservation of whic
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-from placement_service.entities.request import Snapshot
+from placement_service.entities.request import PodTemplate, Snapshot
+from placement_service.formulation.matching.pod_selectors import PodSelectors, Term
 from placement_service.formulation.rules.reservation_owners import Ownership
 
 
@@ -20,13 +21,17 @@ def others_may_help(snapshot: Snapshot, wanted: Collection[str]) -> bool:
         if one.pods
     ]
     others = [(gang, one) for gang, one in waiting if gang.name not in wanted]
+    selectors = PodSelectors(snapshot)
+    there = [selectors.position(gang.namespace, one.template) for gang, one in others]
     mine = {one.template for gang, one in waiting if gang.name in wanted}
-    near = {term for template in mine for term in template.required_affinity}
-    spread = {term for template in mine for term in template.spread_constraints}
+    terms = {term for template in mine for term in _terms(template)}
     owned = Ownership(snapshot, loose=True)
-    return any(
-        any(term.matches(gang.namespace, one.template.labels) for term in near)
-        or any(term.matches(gang.namespace, one.template.labels) for term in spread)
-        or any(snapshot.reservations[i].allocate_once for i in owned.of(gang, one))
-        for gang, one in others
+    return any(selectors.matched(term)[there].any() for term in terms) or any(
+        snapshot.reservations[i].allocate_once for gang, one in others for i in owned.of(gang, one)
     )
+
+
+def _terms(template: PodTemplate) -> Iterator[Term]:
+    """The pods of others that its pods need."""
+    yield from template.required_affinity
+    yield from template.spread_constraints
