@@ -132,7 +132,7 @@ func TestACallIsRepeatedUntilAServerAnswers(t *testing.T) {
 		failure(t, codes.Unavailable, "draining", info("DRAINING", nil)),
 		busy(t, time.Millisecond),
 		status.Error(codes.Unavailable, "gone"),
-		status.Error(codes.Canceled, "too many calls"),
+		status.Error(codes.Canceled, "the listener ends"),
 	}}
 	placement, err := compute(t, serve(t, s))
 	if err != nil || placement.GetLabel() != "x" || len(s.calls) != 5 {

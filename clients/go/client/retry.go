@@ -61,8 +61,8 @@ func isTransient(failure *Error) bool {
 	case codes.Unavailable:
 		return true
 	case codes.Canceled:
-		// By the server, which does so with calls that come faster than it can refuse them: a
-		// caller who cancelled is not kept here.
+		// By the server, which may do so with calls that begin while it renews its certificates:
+		// a caller who cancelled is not kept here.
 		return true
 	case codes.ResourceExhausted:
 		return failure.hasRetryInfo

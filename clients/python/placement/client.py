@@ -64,8 +64,8 @@ _SERVICE_CONFIG = {
                 "initialBackoff": "0.1s",
                 "backoffMultiplier": 3,
                 "maxBackoff": "2s",
-                # A server cancels calls that come faster than it can refuse them, and some that
-                # begin while it renews its certificates. Who cancels a call himself ends it.
+                # A server may cancel calls that begin while it renews its certificates. Who
+                # cancels a call himself ends it.
                 "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             },
         }
