@@ -54,11 +54,13 @@ def reservations_give_what_they_may(plan: Plan) -> Iterator[str]:
     """One pod for an allocate-once reservation; no topping up of restricted ones."""
     running = _running_users(plan) if plan.snapshot.reservations else {}
     for reservation in plan.snapshot.reservations:
-        users = plan.users_of.get(reservation.name, ())
+        users = plan.users_of.get(reservation.name)
+        if users is None:
+            continue
         count = len(users) + len(running.get(reservation.name, ()))
-        if users and reservation.allocate_once and count > 1:
+        if reservation.allocate_once and count > 1:
             yield f"{reservation.name} serves one pod, but {count} use it"
-        if users and reservation.restricted:
+        if reservation.restricted:
             asked = _requests(users)
             leaving = plan.evicted_by_node.get(reservation.node, ())
             for resource, held in sorted(_with_room_of(leaving, reservation).items()):

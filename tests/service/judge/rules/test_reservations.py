@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_service.entities.request import Binding
+from placement_service.entities.eviction import EvictionKind, EvictionPolicy
+from placement_service.entities.request import Binding, Policy
 from placement_service.entities.reservations import ReservationOwner, ReservationSelector
 from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 from tests.scenario import Group, Scenario, gang_name, pod_name
@@ -14,6 +15,14 @@ from tests.service.judge.rules.asking import accepts, refuses
 def using(bindings: tuple[Binding, ...], name: str = "held") -> tuple[Binding, ...]:
     """The same bindings in a reservation."""
     return tuple(b._replace(reservation=f"reservations/{name}") for b in bindings)
+
+
+def running_in(scenario: Scenario, name: str = "held") -> Scenario:
+    """The same where all that runs of the last gang runs in a reservation."""
+    gang = scenario.gangs[-1]
+    pods = (replace(p, reservation=f"reservations/{name}") for p in gang.groups[0].fixed_pods)
+    gang = replace(gang, groups=(replace(gang.groups[0], fixed_pods=tuple(pods)),))
+    return replace(scenario, gangs=(*scenario.gangs[:-1], gang))
 
 
 #: A node of eight GPUs, of which four are held for pods of group "own".
@@ -132,12 +141,59 @@ class TestAllocateOnce:
         assert accepts(self.TWO, (*using((one,)), other))
 
     def test_a_pod_that_runs_in_it_uses_it_up(self) -> None:
-        scenario = self.TWO.gang("b", Group("own", on=("x1",)))
-        gang = scenario.gangs[1]
-        pod = replace(gang.groups[0].fixed_pods[0], reservation="reservations/held")
-        gang = replace(gang, groups=(replace(gang.groups[0], fixed_pods=(pod,)),))
-        scenario = replace(scenario, gangs=(scenario.gangs[0], gang))
+        scenario = running_in(self.TWO.gang("b", Group("own", on=("x1",))))
         assert refuses(scenario, "but 2 use it", using(scenario.bind(a_own_0="x1")))
+
+    def test_pods_that_run_in_it_are_not_judged(self) -> None:
+        scenario = running_in(self.TWO.gang("b", Group("own", on=("x1", "x1"))))
+        assert accepts(scenario)
+
+
+class TestOwnersBesideTheirReservation:
+    """Whether a pod that has room in a reservation on its node has to use it."""
+
+    WORDS = "pods/a-own-1 owns reservations/held & does not use it"
+
+    def scenario(self, gpus: int = 8, **more: bool) -> Scenario:
+        scenario = Scenario("x1=16").hold("held", "x1", gpus, "own", **more)
+        return scenario.gang("a", Group("own", pods=2, gpus=4, min=1))
+
+    def test_one_that_serves_several_is_used_beside_another_pod(self) -> None:
+        scenario = self.scenario()
+        one, other = scenario.bind(a_own_0="x1", a_own_1="x1")
+        assert refuses(scenario, self.WORDS, (*using((one,)), other))
+
+    def test_one_that_serves_a_single_pod_is_used_unless_one_uses_it(self) -> None:
+        scenario = self.scenario(allocate_once=True)
+        one, other = scenario.bind(a_own_0="x1", a_own_1="x1")
+        assert refuses(scenario, self.WORDS, (other,))
+        assert accepts(scenario, (*using((one,)), other))
+        runs = running_in(scenario.gang("b", Group("own", on=("x1",))))
+        assert accepts(runs, (other,))
+
+    def test_one_that_takes_no_new_pods_is_not_used(self) -> None:
+        scenario = self.scenario(closed=True)
+        assert accepts(scenario, scenario.bind(a_own_1="x1"))
+
+    def test_one_with_too_little_room_left_is_not_used(self) -> None:
+        scenario = self.scenario(gpus=3)
+        assert accepts(scenario, scenario.bind(a_own_1="x1"))
+
+    def test_one_of_which_the_pod_takes_nothing_is_not_used(self) -> None:
+        scenario = HALF.gang("a", Group("own", pods=1, cpus=1))
+        assert accepts(scenario, scenario.bind(a_own_0="x1"))
+
+    def test_one_that_the_pod_ignores_is_not_used(self) -> None:
+        scenario = Scenario("x1=16").hold("held", "x1", 8, "own")
+        asks = {"ignores_reservations": True}
+        scenario = scenario.gang("a", Group("own", pods=1, gpus=4, asks=asks))
+        assert accepts(scenario, scenario.bind(a_own_0="x1"))
+
+    def test_a_pod_that_moves_uses_none(self) -> None:
+        scenario = Scenario("x1=16 x2=4/8", policy=Policy(eviction=EvictionPolicy.REPACK))
+        scenario = scenario.hold("held", "x1", 8, "own")
+        scenario = scenario.gang("a", Group("own", gpus=4, told=("x2",)))
+        assert accepts(scenario, (), scenario.evict(EvictionKind.MOVE, a_own_runs_0="x1"))
 
 
 class TestRequired:
@@ -152,6 +208,13 @@ class TestRequired:
         assert accepts(scenario, using(bindings))
         outside = replace(scenario, reservations=())
         assert refuses(outside, "requires a reservation and uses none", bindings)
+
+    def test_the_pod_is_not_moved(self) -> None:
+        scenario = Scenario("x1=4/8 x2=8", policy=Policy(eviction=EvictionPolicy.REPACK))
+        asks = {"required_reservation": ReservationSelector("reservations/held")}
+        scenario = scenario.gang("a", Group("own", gpus=4, told=("x1",), asks=asks))
+        moved = scenario.evict(EvictionKind.MOVE, a_own_runs_0="x2")
+        assert refuses(scenario, "is moved, but requires a reservation", (), moved)
 
     def test_it_is_selected_by_name_or_by_labels(self) -> None:
         term = NodeSelectorTerm((Requirement("pool", Operator.IN, ("a",)),))
