@@ -55,6 +55,32 @@ def test_shares_that_run_outside_gangs_count_with_their_part() -> None:
     assert dict(found["q"].used) == {"gpus": 1, "milligpus": 500, "cpu": 2000}
 
 
+@pytest.mark.parametrize(("known", "used"), [(True, 750), (False, 3000)])
+def test_shares_in_bytes_that_run_outside_gangs_count_as_of_the_smallest_gpu(
+    known: bool, used: int
+) -> None:
+    """20 GiB and twice 20 GiB are three quarters of one with 80 GiB, and whole ones of unknown."""
+    label = {"kai.scheduler/queue": "q"}
+    listed = [
+        {
+            "type": "gpu",
+            "minor": i,
+            "health": True,
+            "resources": {"koordinator.sh/gpu-memory": size},
+        }
+        for i, size in enumerate(("80Gi", "141Gi"))
+    ]
+    device = thing("Device", "scheduling.koordinator.sh/v1alpha1", "n1", spec={"devices": listed})
+    found = queues(
+        node("n1"), kai_queue("q", limit=8), *([device] if known else []),
+        pod("a", labels=label, nodeName="n1", containers=[container(cpu="1")],
+            metadata={"annotations": {"gpu-memory": "20480"}}),
+        pod("b", labels=label, nodeName="n1", containers=[container(cpu="1")],
+            metadata={"annotations": {"gpu-memory": "20480", "gpu-fraction-num-devices": "2"}}),
+    )["q"].used  # fmt: skip
+    assert 1000 * found["gpus"] + found["milligpus"] == used
+
+
 @pytest.mark.parametrize(
     ("value", "hint"),
     [("8", "; leave out its quotes"), ("7.5", "; leave out its quotes"), ("500m", "")],

@@ -13,7 +13,7 @@ from placement.kubernetes.kueue.quota_use import flavored_queues, held_quotas
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.pods.preemption import says_preemptible
-from placement.kubernetes.pods.shares import GPU_RESOURCES, gpus_in
+from placement.kubernetes.pods.shares import GPU_RESOURCES, gpus_in, share_of_queue
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.queues import GPUS, MILLIGPUS, WHOLE, Queues
 
@@ -26,6 +26,7 @@ def count_use(
     workloads: Iterable[Object],
     cluster_queues: KueueQueues,
     gpu_resources: Collection[str],
+    nodes: Iterable[v1.Node],
     problems: list[Problem],
 ) -> None:
     """A pod that is being deleted is in no gang, and counts in the queue until it is gone.
@@ -34,6 +35,7 @@ def count_use(
     """
     if not queues:
         return
+    memory = _least_memory(nodes)
     leaving = {pod.key: gang for gang in gangs for pod in gang.members(pods) if pod.terminating}
     counted = {key for key, pod in members.items() if not pod.terminating}
     loose = [pod for pod in pods.values() if pod.node and pod.key not in counted]
@@ -49,12 +51,13 @@ def count_use(
             preemptible = None if gang is None else gang.preemptible
             if preemptible is None:
                 preemptible = says_preemptible(said) is not False
-            queues.count(queue, pod.queue_amounts(gpu_resources), preemptible=preemptible)
+            amounts = pod.queue_amounts(gpu_resources, memory)
+            queues.count(queue, amounts, preemptible=preemptible)
             counted.add(pod.key)
-    for queue, amounts in held_quotas(
-        workloads, cluster_queues, pods, counted, gpu_resources, problems
+    for queue, held in held_quotas(
+        workloads, cluster_queues, pods, counted, gpu_resources, memory, problems
     ):
-        queues.count(queue, amounts, preemptible=True)
+        queues.count(queue, held, preemptible=True)
 
 
 def count_left_out(request: v1.ComputePlacementRequest, gangs: Iterable[v1.PodGang]) -> None:
@@ -65,7 +68,7 @@ def count_left_out(request: v1.ComputePlacementRequest, gangs: Iterable[v1.PodGa
     if not queues:
         return
     gpus = frozenset(request.policy.gpu_resources or GPU_RESOURCES)
-    memory = _least_memory(request.snapshot)
+    memory = _least_memory(request.snapshot.nodes)
     counted = {name for queue in queues.values() for name in (*queue.limit, *queue.guaranteed)}
     for gang in gangs:
         queue = queues.get(gang.queue)
@@ -79,25 +82,21 @@ def count_left_out(request: v1.ComputePlacementRequest, gangs: Iterable[v1.PodGa
             _add(use, amounts, counted)
 
 
-def _least_memory(snapshot: v1.ClusterSnapshot) -> int:
+def _least_memory(nodes: Iterable[v1.Node]) -> int:
     """The memory of the smallest device there is, 0 where none is known."""
-    devices = (device for node in snapshot.nodes for device in node.devices)
+    devices = (device for node in nodes for device in node.devices)
     return min((d.memory_bytes for d in devices if d.memory_bytes), default=0)
 
 
 def _amounts(template: v1.PodTemplate, names: Collection[str], memory: int) -> dict[str, int]:
-    """What a pod takes of its queue, GPUs (of these `names`) in thousandths, as the service counts
-    it: a share in bytes as one of the smallest device, which has this `memory`; of a whole one
-    where that is 0.
+    """What a pod takes of its queue, GPUs (of these `names`) in thousandths; the smallest device
+    has this `memory`.
     """
-    needs, share = template.requests, template.device_share
+    needs = template.requests
     amounts = dict(needs.extended)
     gpus = gpus_in(amounts, names) * WHOLE
     if template.HasField("device_share"):
-        part = max(share.compute_milli, share.memory_milli)
-        if share.memory_bytes:
-            part = max(part, -(-share.memory_bytes * WHOLE // memory) if memory else WHOLE)
-        gpus += part * (share.count or 1)
+        gpus += share_of_queue(template.device_share, memory)
     return {
         **amounts,
         "cpu": needs.cpu_millis,

@@ -138,9 +138,6 @@ def translate(
     waiting = [pod for pod in members.values() if pod.waits]
     workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
     gpu_resources = (*GPU_RESOURCES, *claims.gpus)
-    count_use(
-        queues, gangs, pods, members, workloads, kueue.queues, gpu_resources, diagnostics.problems
-    )
     devices = Devices(
         read_devices(objects.of_kind(kinds.DEVICES), diagnostics.problems),
         everywhere=any(pod.needs.share is not None for pod in waiting),
@@ -150,6 +147,17 @@ def translate(
         objects.nodes,
         Surroundings(by_node, paths, devices, claims.on_nodes, by_name),
         diagnostics,
+    )
+    count_use(
+        queues,
+        gangs,
+        pods,
+        members,
+        workloads,
+        kueue.queues,
+        gpu_resources,
+        nodes,
+        diagnostics.problems,
     )
 
     # 3. The messages.

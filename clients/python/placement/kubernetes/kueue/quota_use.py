@@ -54,10 +54,12 @@ def held_quotas(
     pods: Mapping[Key, Pod],
     counted: Iterable[Key],
     gpu_resources: Collection[str],
+    memory: int,
     problems: list[Problem],
 ) -> list[tuple[str, Amounts]]:
     """Queue and amounts for each Workload that has quota, without what pods of it that are
-    `counted` already ask for; `gpu_resources` are the names of GPUs.
+    `counted` already ask for; `gpu_resources` are the names of GPUs, of which the smallest has this
+    `memory`.
     """
     found: list[tuple[str, Amounts]] = []
     by_name: dict[Key, list[Pod]] | None = None
@@ -71,7 +73,7 @@ def held_quotas(
             by_name = _by_name(pods[key] for key in counted if key in pods)
         known: Counter[str] = Counter()
         for pod in {pod.key: pod for name in _names(one) for pod in by_name.get(name, ())}.values():
-            known.update(pod.queue_amounts(gpu_resources))
+            known.update(pod.queue_amounts(gpu_resources, memory))
         for queue, amounts in held:
             found.append((queue, amounts - known))
             known -= amounts

@@ -16,7 +16,7 @@ from placement.kubernetes.objects import Object, is_name, not_a_name
 from placement.kubernetes.pods.needs import Needs, NeedsReader
 from placement.kubernetes.pods.podspec import PodSpec, PodSpecReader
 from placement.kubernetes.pods.preemption import says_never
-from placement.kubernetes.pods.shares import gpus_in
+from placement.kubernetes.pods.shares import gpus_in, share_of_queue
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.queues import GPUS, WHOLE
 from placement.kubernetes.values.reading import At, Findings
@@ -87,14 +87,15 @@ class Pod:
         """What it uses that cannot be honoured, by field."""
         return [f"spec.{path}" for path in self.spec.unsupported] + [*self.needs.unsupported]
 
-    def queue_amounts(self, gpu_resources: Collection[str]) -> dict[str, int]:
-        """What it takes of a queue: GPUs of all names together, shares of them included."""
+    def queue_amounts(self, gpu_resources: Collection[str], memory: int) -> dict[str, int]:
+        """What it takes of a queue: GPUs of all names together, shares of them included; `memory`
+        is that of the smallest device.
+        """
         amounts = dict(self.needs.requests)
         share = self.needs.share
         gpus = gpus_in(amounts, gpu_resources) * WHOLE
         if share is not None:
-            part = max(share.compute_milli, share.memory_milli) or WHOLE
-            gpus += part * share.count
+            gpus += share_of_queue(share, memory)
         if gpus:
             amounts[GPUS] = gpus
         return amounts

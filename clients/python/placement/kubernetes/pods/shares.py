@@ -18,6 +18,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
 from placement import v1
+from placement.kubernetes.queues import WHOLE
 
 GPU: Final = "nvidia.com/gpu"
 #: Resources that are GPUs unless a policy says otherwise.
@@ -64,6 +65,16 @@ class Share:
             memory_bytes=self.memory_bytes,
             count=self.count,
         )
+
+
+def share_of_queue(share: Share | v1.DeviceShare, memory: int) -> int:
+    """What a share takes of a queue in thousandths of a GPU, as the service counts it: bytes as of
+    the smallest device, which has this `memory`; as a whole one where that is 0.
+    """
+    part = max(share.compute_milli, share.memory_milli)
+    if share.memory_bytes:
+        part = max(part, -(-share.memory_bytes * WHOLE // memory) if memory else WHOLE)
+    return part * (share.count or 1)
 
 
 class GpuRequest(NamedTuple):
