@@ -247,3 +247,63 @@ def test_nodes_are_compared_with_a_number(number: str) -> None:
             "must hold exactly one integer for GT and LT"
         )
     }
+
+
+def test_a_node_lists_no_more_devices_and_partitions_than_any_has() -> None:
+    there = small_question()
+    node = there.snapshot.nodes[1]
+    for i in range(256):
+        node.devices.add(index=i)
+    for _ in range(1024):
+        node.partitions.add(devices=[0])
+    assert problems(there) == {}
+    node.partitions.add(devices=[0])
+    assert problems(there) == {"snapshot.nodes[1].partitions": "are 1,025, at most 1,024"}
+    node.devices.add(index=256)
+    assert problems(there) == {"snapshot.nodes[1].devices": "are 257, at most 256"}
+
+
+def test_no_device_is_listed_twice() -> None:
+    there = small_question()
+    there.snapshot.nodes[0].partitions.add(devices=[1, 1])
+    there.snapshot.reservations.add(name="reservations/r", node="nodes/n0", devices=[1, 1])
+    bound = there.gangs[0].groups[0].bound_pods.add(name="namespaces/ml/pods/b", node="nodes/n0")
+    bound.devices.extend([1, 1])
+    assert problems(there) == dict.fromkeys(
+        (
+            "snapshot.nodes[0].partitions[0].devices",
+            "snapshot.reservations[0].devices",
+            "gangs[0].groups[0].bound_pods[0].devices",
+        ),
+        "holds a device twice",
+    )
+
+
+@pytest.mark.parametrize("children_first", [False, True])
+def test_a_hundred_queues_may_stand_one_above_the_other(*, children_first: bool) -> None:
+    there = small_question()
+    queues = [
+        cluster_pb2.Queue(name=f"queues/q{i}", parent=f"queues/q{i - 1}" if i else "")
+        for i in range(101)
+    ]
+    order = queues[::-1] if children_first else queues
+    there.snapshot.queues.extend(one for one in order if one is not queues[100])
+    assert problems(there) == {}
+    there.snapshot.queues.append(queues[100])
+    assert problems(there) == {"snapshot.queues[100].parent": "has 100 queues above it, at most 99"}
+    del there.snapshot.queues[:]
+    there.snapshot.queues.extend(order)
+    assert [*problems(there)] == [f"snapshot.queues[{0 if children_first else 100}].parent"]
+
+
+def test_amounts_of_queues_are_told_in_their_units() -> None:
+    there = small_question()
+    more = {"gpus": 2, "cpu": 2_000}
+    there.snapshot.queues.add(
+        name="queues/q", used={"gpus": 1, "cpu": 1_000}, used_not_preemptible=more
+    )
+    at = "snapshot.queues[0].used_not_preemptible"
+    assert problems(there) == {
+        f'{at}["gpus"]': "2 is more than the 1 that is used",
+        f'{at}["cpu"]': "2000 is more than the 1000 that is used",
+    }
