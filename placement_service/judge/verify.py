@@ -19,17 +19,20 @@ from placement_service.judge.outcome import Outcome
 from placement_service.judge.plan import Plan
 from placement_service.judge.question import Question
 from placement_service.judge.rules import (
+    affinity,
+    anti_affinity,
     capacity,
     compute_domains,
     devices,
     evictions,
     freed,
     gangs,
+    host_ports,
     nodes,
-    pods,
     queues,
     required_levels,
     reservations,
+    spread,
 )
 
 #: Every rule, in the order of the documentation. A rule yields each way in which a plan breaks it.
@@ -39,11 +42,11 @@ RULES: tuple[Callable[[Plan], Iterable[str]], ...] = (
     required_levels.required_levels_hold_scopes_together,
     capacity.nodes_are_not_overfilled,
     nodes.pods_go_where_their_template_allows,
-    pods.host_ports_are_taken_once,
-    pods.anti_affinity_keeps_pods_apart,
-    pods.moved_pods_come_near_nobody_that_keeps_them_away,
-    pods.affinity_brings_pods_together,
-    pods.spread_stays_within_the_skew,
+    host_ports.host_ports_are_taken_once,
+    anti_affinity.anti_affinity_keeps_pods_apart,
+    anti_affinity.moved_pods_come_near_nobody_that_keeps_them_away,
+    affinity.affinity_brings_pods_together,
+    spread.spread_stays_within_the_skew,
     queues.queues_are_known,
     queues.limits_hold,
     queues.guaranteed_amounts_hold_what_is_not_preemptible,

@@ -22,9 +22,10 @@ from placement_service.judge.outcome import Outcome
 from placement_service.judge.plan import Plan
 from placement_service.judge.question import Question
 from placement_service.judge.rules import (
+    anti_affinity,
     compute_domains,
     evictions,
-    pods,
+    host_ports,
     queues,
     required_levels,
 )
@@ -46,8 +47,8 @@ STAY_BROKEN = (
     queues.queues_are_known,
     queues.limits_hold,
     queues.guaranteed_amounts_hold_what_is_not_preemptible,
-    pods.host_ports_are_taken_once,
-    pods.anti_affinity_keeps_pods_apart,
+    host_ports.host_ports_are_taken_once,
+    anti_affinity.anti_affinity_keeps_pods_apart,
     compute_domains.nodes_serve_one_compute_domain,
 )
 
