@@ -32,9 +32,11 @@ func main() {
 	}
 	placement, err := service.Compute(context.Background(), request)
 	var failure *client.Error
-	if errors.As(err, &failure) {
-		// Every violation with its field, how long to wait when the service is busy, and so on.
+	if errors.As(err, &failure) && failure.RetryAfter > 0 {
 		log.Fatalf("%s (again in %s)", failure, failure.RetryAfter)
+	}
+	if err != nil {
+		log.Fatal(err) // Every violation with its field.
 	}
 	for _, binding := range placement.GetBindings() {
 		fmt.Println(binding.GetPod(), "->", binding.GetNode())
