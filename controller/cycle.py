@@ -334,16 +334,6 @@ class Cycle:
                 self._history.answered(key, notice)
         if placement.termination.HasField("gap"):
             self._metrics.gap.set(placement.termination.gap)
-        logger.info(
-            "answered: %d bindings for %d gangs",
-            len(placement.bindings),
-            len(placement.gangs),
-            extra={
-                "revision": placement.revision,
-                "termination": v1.TerminationReason.Name(placement.termination.reason),
-                "seconds": round(placement.stats.elapsed.ToTimedelta().total_seconds(), 3),
-            },
-        )
 
     # 5. Apply.
 

@@ -103,6 +103,7 @@ class Inquiry:
             else:
                 self.reset()
                 self._metrics.cycles.labels("answered").inc()
+                _tell(placement)
                 return Reply(placement, query)
         return Reply(None, query)
 
@@ -140,3 +141,18 @@ class Inquiry:
         if self._clock() - self._failing_since >= self._notice_after:
             notice = notices.of_failure(f"{error.code.name}: {error}")
             history.not_answered(query.asked, notice)
+
+
+def _tell(placement: v1.Placement) -> None:
+    """Logs an answer, with the digest by which the service's log and its dumps name the request."""
+    logger.info(
+        "answered: %d bindings for %d gangs",
+        len(placement.bindings),
+        len(placement.gangs),
+        extra={
+            "revision": placement.revision,
+            "request": placement.request_digest,
+            "termination": v1.TerminationReason.Name(placement.termination.reason),
+            "seconds": round(placement.stats.elapsed.ToTimedelta().total_seconds(), 3),
+        },
+    )

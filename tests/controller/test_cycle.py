@@ -178,3 +178,20 @@ def test_what_is_planned_without_is_told_once(
         ("Node n0", "left out: status.allocatable[cpu]: 'many' is not a quantity"),
         ("Node n1", "left out: name: is odd"),
     ]
+
+
+def test_an_answer_is_logged_with_the_digest_of_its_request(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "controller.asking")
+    setting.observe(build.node("n1"), gang("g", "a"), pod("a"))
+
+    def answer(request: v1.ComputePlacementRequest) -> v1.Placement:
+        placement = nobody_fits(request)
+        placement.request_digest = "sha256:ab12"
+        return placement
+
+    setting.answer = answer
+    setting.cycle.once()
+    (line,) = (one for one in caplog.records if hasattr(one, "request"))
+    assert (line.message, line.request) == ("answered: 0 bindings for 1 gangs", "sha256:ab12")
