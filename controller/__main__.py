@@ -58,7 +58,8 @@ def main(on_step: StepObserver = ignored) -> None:
         if controller.failed.is_set():
             sys.exit(1)
     except (ApiError, OSError, RuntimeError) as error:
-        sys.exit(f"placement-controller: {error}")
+        logger.critical("%s", error)
+        sys.exit(1)
 
 
 def _arguments() -> argparse.Namespace:

@@ -16,6 +16,8 @@ from pydantic import ValidationError
 
 from placement_service.api.settings import Settings, faults, unknown_variables
 
+logger = logging.getLogger("placement_service")
+
 #: Seconds between two checks whether it was told to stop: a signal that another thread
 #: takes, as when the process stood still, does not end the wait of the main one.
 _GLANCE = 0.2
@@ -55,13 +57,14 @@ def main() -> None:
         server.start()
     except (OSError, RuntimeError) as error:
         server.stop(0)
-        sys.exit(f"placement-service: {error}")
+        logger.critical("%s", error)
+        sys.exit(1)
     while not told_to_stop.wait(_GLANCE):
         pass
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    logging.getLogger(__name__).info("draining for at most %g s", settings.drain_grace)
+    logger.info("draining for at most %g s", settings.drain_grace)
     server.stop(settings.drain_grace)
 
 

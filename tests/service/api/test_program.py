@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,3 +114,50 @@ def test_wrong_settings_are_named_and_end_the_program() -> None:
         in done.stderr
     )
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "settings"),
+    [
+        ("placement_service", {"PLACEMENT_LOG_FORMAT": "json", "PLACEMENT_PORT": "{port}"}),
+        (
+            "controller",
+            {
+                "PLACEMENT_CONTROLLER_LOG_FORMAT": "json",
+                "PLACEMENT_CONTROLLER_HTTP_HOST": "127.0.0.1",
+                "PLACEMENT_CONTROLLER_HTTP_PORT": "{port}",
+                "PLACEMENT_CONTROLLER_KUBECONFIG": "{kubeconfig}",
+                "PLACEMENT_CONTROLLER_SERVICE": "127.0.0.1:1",
+            },
+        ),
+    ],
+)
+def test_why_a_program_ends_is_a_line_of_its_log(
+    module: str, settings: dict[str, str], tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "{clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}],"
+        " users: [{name: u, user: {}}], contexts: [{name: x, context: {cluster: c, user: u}}],"
+        " current-context: x}"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", module],
+            capture_output=True,
+            check=False,
+            env={
+                **environment(),
+                **{
+                    name: value.format(port=port, kubeconfig=kubeconfig)
+                    for name, value in settings.items()
+                },
+            },
+            text=True,
+            timeout=LONG,
+        )
+    assert done.returncode == 1
+    last = json.loads(done.stderr.splitlines()[-1])
+    assert last["severity"] == "CRITICAL"
+    assert str(port) in last["message"]
