@@ -97,7 +97,7 @@ class Trial:
         `gang` replaces what it asks for, if given; `within` are sorted nodes.
         """
         wanted = self.gang if gang is None else gang
-        mark = self.residual.mark()
+        mark, left = self.residual.mark(), self.residual.queues.left
         plan = dict(self.plan)
         try:
             for one in (*(self.problem.gangs[i] for i in wanted.rests_on), wanted):
@@ -109,9 +109,11 @@ class Trial:
                 if units is None:
                     return None
                 plan[one.index] = units
+                self.residual.queues.charge(one, units)
             return by_name(self.snapshot, self.problem, plan)
         finally:
             self.residual.undo(mark)
+            self.residual.queues.left = left
 
     @cached_property
     def _loosest(self) -> Problem | None:

@@ -235,6 +235,15 @@ def test_nodes_are_added_for_the_base_as_well(client: PlacementClient) -> None:
     assert found == {"add_nodes": ("nodes/n1", 3)}
 
 
+def test_no_node_helps_where_a_queue_has_no_room_beside_the_base(client: PlacementClient) -> None:
+    asked = request([node("n", used=8)], [gang("base", 1, gpus=2), gang("more", 1)])
+    asked.gangs[1].base_gang = asked.gangs[0].name
+    for one in asked.gangs:
+        one.queue = "queues/q"
+    asked.snapshot.queues.add(name="queues/q").limit["gpus"] = 8
+    assert remedies(client, asked, "more") == {}
+
+
 def test_what_waits_of_a_gang_that_runs_in_part_may_get_the_nodes_first(
     client: PlacementClient,
 ) -> None:
