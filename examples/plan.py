@@ -19,7 +19,7 @@ def main(address: str, file: str) -> None:
     with PlacementClient(address) as client, client.stream(request) as events:
         for event in events:
             if isinstance(event, Progress):
-                print(f"{event.phase}: {event.placed_gang_count} gangs placed so far")
+                print(f"{event.phase}: gangs placed so far: {event.placed_gang_count}")
                 continue
             for binding in event.bindings:
                 print(f"{binding.pod} -> {binding.node}")

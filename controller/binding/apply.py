@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -106,10 +107,20 @@ class Outcome:
 
     @property
     def why(self) -> str:
-        """Why it is not whole, in words."""
+        """Why it is not whole, in words. What failed in the same way is told of one pod."""
         if self.stale:
             return self.stale
-        return "; ".join(f"{t.binding}: {t.why}" for t in self.failed if t.why)
+        alike: dict[str, list[BindAttempt]] = defaultdict(list)
+        for one in self.failed:
+            if one.why:
+                alike[one.why.replace(one.binding.pod[1], "")].append(one)
+        return "; ".join(map(_told_of_one, alike.values()))
+
+
+def _told_of_one(alike: Sequence[BindAttempt]) -> str:
+    first, others = alike[0], len(alike) - 1
+    told = f"{first.binding}: {first.why}"
+    return f"{told} (and so for {others} more)" if others else told
 
 
 class Binder(Protocol):

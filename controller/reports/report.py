@@ -113,9 +113,10 @@ def wanted_status(state: GangState, notice: Notice | None) -> GangStatus | None:
     if state.is_met and (state.bound or not refused):
         phase = "Running" if state.runs else "Starting"
         waiting = len(state.free)
-        text = f"{state.bound} pods are bound, the minimum is {state.minimum}"
+        are_bound = "pod is bound" if state.bound == 1 else "pods are bound"
+        text = f"{state.bound} {are_bound}, the minimum is {state.minimum}"
         if waiting:
-            text += f", {waiting} more wait"
+            text += f", {waiting} more wait{'s' if waiting == 1 else ''}"
             if notice is not None and notice.message:
                 text += f": {notice.message}"
         return GangStatus(phase, True, PLACED, text, None if notice is None else notice.score)

@@ -384,7 +384,8 @@ class PlacementCalls:
         self._metrics.defects.inc()
         whole = whole_request_of(call.method.call)
         name = call.dump = self._dumps.save(call.question, call.digest, call.told, whole)
-        logger.error("defect: %s; dump %r: %s", call.title, name, what)
+        saved = f"dump {name!r}" if name else "not dumped"
+        logger.error("defect: %s; %s: %s", call.title, saved, what)
         return name
 
 

@@ -70,7 +70,7 @@ def test_pods_beyond_the_minimum_come_as_there_is_room(
     cluster.wait_until(lambda: placed(cluster, "g-0"), "the minimum and one more are bound")
     assert len(cluster.bound()) == 3
     message = scheduled(cluster, "g-0")["message"]
-    assert message.startswith("3 pods are bound, the minimum is 2, 1 more wait: ")
+    assert message.startswith("3 pods are bound, the minimum is 2, 1 more waits: ")
     cluster.add_nodes(node("b", gpus=2))
     cluster.wait_until(lambda: len(cluster.bound()) == 4, "so is the last")
     cluster.wait_until(

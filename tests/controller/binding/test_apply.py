@@ -45,6 +45,17 @@ def gang(name: str, *pods: str, least: int | None = None) -> build.Body:
     )
 
 
+def test_what_fails_in_the_same_way_is_told_once() -> None:
+    def attempt(name: str, why: str) -> BindAttempt:
+        return BindAttempt(Binding(("ml", name), name, f"n-{name}"), Result.REFUSED, why)
+
+    tried = [attempt(name, f'pods "{name}" is forbidden: not today') for name in ("a0", "a1", "a2")]
+    tried += [attempt("a3", "403 no"), attempt("a4", "")]
+    assert Outcome(GangPlan(("ml", "g"), ()), tuple(tried)).why == (
+        'a0 on n-a0: pods "a0" is forbidden: not today (and so for 2 more); a3 on n-a3: 403 no'
+    )
+
+
 @pytest.fixture
 def cache() -> ClusterCache:
     cache = ClusterCache(OURS)

@@ -58,12 +58,19 @@ def test_nothing_is_said_of_gangs_that_are_not_ours(lifecycle: Lifecycle) -> Non
     assert wanted_status(state(bound=2, lifecycle=lifecycle), WAITS) is None
 
 
+def test_one_pod_is_told_as_one() -> None:
+    groups = (GroupState("w", 1, 1, 1, ()),)
+    wanted = wanted_status(GangState(("ml", "g"), "1", 1, Lifecycle.PENDING, groups), None)
+    assert wanted is not None
+    assert wanted.message == "1 pod is bound, the minimum is 1"
+
+
 def test_extras_that_wait_are_told_with_the_reason() -> None:
     wanted = wanted_status(state(bound=2, free=1), WAITS)
     assert wanted is not None
     assert wanted.scheduled
     assert wanted.message == (
-        "2 pods are bound, the minimum is 2, 1 more wait: rack r1 has room for 3 of 4 pods"
+        "2 pods are bound, the minimum is 2, 1 more waits: rack r1 has room for 3 of 4 pods"
     )
 
 
