@@ -18,19 +18,17 @@ from placement_service.judge.rules.rights import Rights
 
 def ports_of_victims_serve_those_above_them(plan: Plan) -> Iterator[str]:
     """No new pod gets a host port that only a victim left whose room is not for it."""
-    victims = [v for v in plan.evicted if v.template.host_ports and not v.moves]
-    if not victims:
+    if not any(victim.template.host_ports for victim in plan.evicted):
         return
-    by_node = {v.pod.node: [w for w in victims if w.pod.node == v.pod.node] for v in victims}
     rights = Rights(plan)
     for node, pods in plan.new_by_node:
         for pod in pods:
-            for victim in by_node.get(node.name, ()):
-                if not rights.may_use(pod.gang, victim) and any(
+            for victim in plan.evicted_by_node.get(node.name, ()):
+                if any(
                     port.conflicts(left)
                     for port in pod.template.host_ports
                     for left in victim.template.host_ports
-                ):
+                ) and not rights.may_use(pod.gang, victim):
                     yield f"pod {pod.name} gets a host port of {_described(victim)}"
 
 

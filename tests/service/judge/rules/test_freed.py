@@ -38,6 +38,27 @@ class TestPorts:
         assert refuses(scenario, words, bindings, gone)
         assert accepts(scenario, scenario.bind(other_w_0="x1", equal_w_0="x2"), gone)
 
+    @pytest.mark.parametrize(("port", "fine"), [(80, False), (81, False), (82, True)])
+    def test_each_port_of_a_victim_counts_and_no_other(self, port: int, fine: bool) -> None:
+        scenario = Scenario("x1=4/8", policy=PORT.policy).node("x1", ports=[80, 81])
+        scenario = scenario.gang("old", Group("w", gpus=4, ports=(80, 81), told=("x1",)))
+        scenario = scenario.gang("high", pods=1, gpus=4, priority=1)
+        scenario = scenario.gang("equal", Group("w", pods=1, gpus=1, ports=(port,)))
+        gone = scenario.evict(PREEMPT, "high", **OLD)
+        bindings = scenario.bind(high_w_0="x1", equal_w_0="x1")
+        words = "equal-w-0 gets a host port of victim"
+        assert (
+            accepts(scenario, bindings, gone) if fine else refuses(scenario, words, bindings, gone)
+        )
+
+    def test_victims_of_other_nodes_do_not_count(self) -> None:
+        scenario = PORT.node("x2", ports=[80])
+        scenario = scenario.gang("high2", Group("w", gpus=1, ports=(80,), told=("x2",)), priority=1)
+        scenario = scenario.gang("highest", pods=1, gpus=1, priority=2)
+        gone = scenario.evict(PREEMPT, "highest", old_w_runs_0=None, high2_w_runs_0=None)
+        bindings = scenario.bind(high_w_0="x1", highest_w_0="x2")
+        assert accepts(scenario, bindings, gone)
+
     def test_a_port_that_a_pod_which_stays_has_as_well_is_in_use(self) -> None:
         scenario = PORT.gang("too", Group("w", gpus=1, ports=(80,), told=("x1",)))
         gone = scenario.evict(PREEMPT, "high", old_w_runs_0=None)
