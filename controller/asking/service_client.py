@@ -7,6 +7,7 @@ again. A busy or absent service is not asked again here: the next cycle may have
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from pathlib import Path
@@ -20,6 +21,8 @@ from placement.errors import DrainingError, InvalidRequestError, UnavailableErro
 from placement.handshake import tls_fault
 from placement.local_snapshot import LocalSnapshot
 from placement.tls_files import in_words
+
+logger = logging.getLogger(__name__)
 
 
 class Service(Protocol):
@@ -52,6 +55,7 @@ class ServiceClient:
         self._cluster = LocalSnapshot()
         self._client: PlacementClient | None = None
         self._stamp: tuple[int, ...] = ()
+        self._complaint = ""
         self._cancelled = False
 
     def ask(self, request: v1.ComputePlacementRequest, *, timeout: float) -> v1.Placement:
@@ -103,13 +107,28 @@ class ServiceClient:
         with self._lock:
             if self._cancelled:
                 raise UnavailableError("the controller is shutting down")
-            stamp = tuple(file.stat().st_mtime_ns for file in self._files)
-            if self._client is None or stamp != self._stamp:
-                if self._client is not None:
-                    self._client.close()
-                self._client = PlacementClient(self._address, credentials=self._credentials())
-                self._stamp = stamp
+            try:
+                self._renew()
+                self._complaint = ""
+            except OSError as error:
+                # Half a renewal changes nothing, as in the service.
+                if self._client is None:
+                    raise
+                if (complaint := in_words(error)) != self._complaint:
+                    logger.warning("certificates not renewed: %s", complaint)
+                self._complaint = complaint
+            assert self._client is not None
             return self._client
+
+    def _renew(self) -> None:
+        """Connects, and anew when the files have changed. Raises OSError when they are wrong."""
+        stamp = tuple(file.stat().st_mtime_ns for file in self._files)
+        if self._client is None or stamp != self._stamp:
+            last = self._client
+            self._client = PlacementClient(self._address, credentials=self._credentials())
+            self._stamp = stamp
+            if last is not None:
+                last.close()
 
     def _tls_fault(self) -> str:
         """What is wrong with the certificates where no server was reached; gRPC hardly says."""

@@ -48,7 +48,14 @@ def test_controller_and_service_know_each_other_by_certificates(certificates: Pa
         (certificates / "service.key").write_bytes(b"")
         (certificates / "controller.crt").touch()
         assert known.ask(question, timeout=LONG).label == "hello"
+        for half in (b"", None):
+            if half is None:
+                (certificates / "controller.key").unlink()
+            else:
+                (certificates / "controller.key").write_bytes(half)
+            assert known.ask(question, timeout=LONG).label == "hello"
         issue(certificates, "service", "controller")
+        assert known.ask(question, timeout=LONG).label == "hello"
         known.cancel()
         stranger = ServiceClient(f"localhost:{port}", ca=certificates / "ca.crt")
         with pytest.raises(PlacementError, match="; it demands a certificate of its callers"):
