@@ -130,10 +130,12 @@ class SearchParameters:
     #: neighbourhoods.
     victim_beside: float = 2.5
     #: They begin at once where the plan lacks more than this share of the bound of a tier, and so
-    #: many seconds are left. By how many seconds they may end late.
+    #: many seconds are left. By how many seconds they may end late. With how many seconds left the
+    #: solver prepares the model all the same: it then ends sooner, but bounds less at first.
     victim_far: float = 0.05
     victim_whole_seconds: float = 5.0
     victim_late: float = 0.8
+    victim_prepared_seconds: float = 30.0
     #: Cores of the victim model: the domains of each part at first, and at most; how many times the
     #: room that units need is open; how many units of the next goal a unit counts; the seconds for
     #: each core, by its domains.

@@ -45,7 +45,8 @@ def begin_whole(
     far: bool,
 ) -> WholeNumbers:
     """Begins to settle a goal by a model in which those before it are held. Where the plan is `far`
-    from its bound only cuts count, and these come sooner where the model is not prepared.
+    from its bound only cuts count, and these come sooner where the model is not prepared, unless
+    there is time to end the search tree: then it is smaller.
     """
     p = state.parameters
     question = model.ask_whole(
@@ -54,6 +55,6 @@ def begin_whole(
         # What it has proven is lost where it ends too late, and cuts hardly look at the clock.
         seconds=state.left - (p.victim_late if far else 2 * p.victim_end),
         beyond=state.worth.enough[i],
-        presolve=not far,
+        presolve=not far or state.left >= p.victim_prepared_seconds,
     )
     return WholeNumbers(i, model, threads.begin(question))

@@ -135,6 +135,7 @@ def test_whole_numbers_are_tried_beside_neighbourhoods_where_there_is_time(
     assert two_wait.reaches(goal) == bool(whole)
 
 
+@pytest.mark.parametrize("prepared", [pytest.param(0.0, id="long"), pytest.param(1e9, id="brief")])
 @pytest.mark.parametrize(
     ("far", "seconds", "deterministic", "early"),
     [
@@ -151,10 +152,12 @@ def test_whole_numbers_begin_at_once_where_the_plan_is_far_from_its_bound(
     seconds: float,
     deterministic: bool,
     early: bool,
+    prepared: float,
 ) -> None:
     policy = replace(two_wait.problem.policy, deterministic=deterministic)
     two_wait.problem = replace(two_wait.problem, policy=policy)
     two_wait.parameters = replace(two_wait.parameters, victim_far=far, victim_whole_seconds=seconds)
+    two_wait.parameters = replace(two_wait.parameters, victim_prepared_seconds=prepared)
     with SolverThreads(2) as threads:
         model = VictimModel(two_wait.problem, sharp=True)
         sharp = Descent(two_wait, threads, random.Random(1), model, sharp=True)
@@ -163,7 +166,8 @@ def test_whole_numbers_begin_at_once_where_the_plan_is_far_from_its_bound(
         sharp.begin()
         assert len(asked_whole) == early
         if early:
-            assert not asked_whole[0]["presolve"]
+            # Where there is time to end the search tree, a smaller one is worth its preparation.
+            assert asked_whole[0]["presolve"] == (prepared == 0.0)
             sharp._relax()
             while sharp.held < goal:
                 sharp._keep(sharp.bounds[sharp.held])
