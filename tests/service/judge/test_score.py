@@ -293,3 +293,15 @@ class TestGangs:
         (gang,) = scored(Scenario(RACKS).gang("a", Group("w", min=1, on=("x1",)))).gangs
         assert gang.placed
         assert gang.new == 0
+
+
+def test_gangs_that_are_placed_count_their_waiting_in_whole_minutes_at_least_one() -> None:
+    """Without a time of the snapshot nobody is known to have waited."""
+    scenario = Scenario("x1=8").gang("old", Group("w", gpus=1, told=("x1",)), waited=6000)
+    for name, waited in (("a", 179), ("b", 10), ("c", 600)):
+        scenario = scenario.gang(name, pods=1, gpus=1, waited=waited)
+    bindings = scenario.bind(a_w_0="x1", b_w_0="x1")
+    for as_of, minutes in ((scenario.as_of, 2 + 1), (None, 1 + 1)):
+        snapshot = replace(scenario, as_of=as_of).snapshot()
+        counts = score(snapshot, scenario.policy, bindings).counts
+        assert counts[TierName.WAITING] == (minutes,)
