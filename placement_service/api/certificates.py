@@ -38,7 +38,7 @@ class Certificates:
         """From when until when the server's certificate is valid."""
         return dates_of(self.certificate)
 
-    def ailment(self, now: datetime) -> str:
+    def why_refused(self, now: datetime) -> str:
         """Why clients refuse the server's certificate at a time; empty when they need not."""
         begin, end = self.dates()
         if now < begin:

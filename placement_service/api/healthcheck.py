@@ -30,12 +30,12 @@ def main() -> None:
     )
     parser.add_argument("--timeout", type=float, default=3.0, help="seconds (default 3)")
     options = parser.parse_args()
-    why = ailment(Settings(), timeout=options.timeout, alive=options.alive)
+    why = why_unhealthy(Settings(), timeout=options.timeout, alive=options.alive)
     if why:
         sys.exit(why)
 
 
-def ailment(settings: Settings, *, timeout: float, alive: bool = False) -> str:
+def why_unhealthy(settings: Settings, *, timeout: float, alive: bool = False) -> str:
     """Why the service is not healthy; empty when it is."""
     with _channel(settings) as channel:
         try:

@@ -242,7 +242,7 @@ class _Edge:
                 ("grpc.so_reuseport", int(certificates is not None)),
                 ("grpc.max_allowed_incoming_connections", settings.max_connections),
                 ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
-                # gRPC would cancel some of 1,000 calls that begin at once, whoever made them, and
+                # gRPC would cancel some of 1,000 calls that begin at once, of any caller, and
                 # probes of health among them. Here every call is heard, and refused with a reason.
                 ("grpc.server.max_pending_requests", most_calls),
                 ("grpc.server.max_pending_requests_hard_limit", most_calls),
@@ -287,11 +287,11 @@ class _Edge:
         gRPC can also ask for certificates with each connection, but then it changes what other
         connections are using: servers crashed.
         """
-        complaint = ailment = ""
+        complaint = refused = ""
         while True:
-            last_ailment, ailment = ailment, certificates.ailment(datetime.now(UTC))
-            if ailment and ailment != last_ailment:
-                logger.warning("%s", ailment)
+            last_refused, refused = refused, certificates.why_refused(datetime.now(UTC))
+            if refused and refused != last_refused:
+                logger.warning("%s", refused)
             await asyncio.sleep(RENEWAL_SECONDS)
             try:
                 found = await asyncio.to_thread(read_certificates, self._settings)

@@ -15,8 +15,8 @@ from placement_service.planning import changes
 from placement_service.planning.add_nodes import add_nodes
 from placement_service.planning.changes import Place
 from placement_service.planning.eviction import evict
+from placement_service.planning.helping_gangs import others_may_help
 from placement_service.planning.levels import levels_of
-from placement_service.planning.openers import others_may_help
 from placement_service.planning.remedies import Finder, reduce, relax
 from placement_service.planning.remedy_case import Case, Solver
 from placement_service.planning.trial_snapshot import Trial, minimums

@@ -67,7 +67,7 @@ class Solver(Protocol):
 class Case:
     """`whole` is all that waits, `wanted` what has to be placed together: the gang, its base
     and what the plan places. `snapshot` is `whole` without others, or with them where it is
-    `helped`: where these may let it in (see `openers`). `levels`: coarse first.
+    `helped`: where these may let it in (see `helping_gangs`). `levels`: coarse first.
     `deadline` is in `time.monotonic` seconds.
     """
 

@@ -11,7 +11,7 @@ from controller.asking.service_client import ServiceClient
 from placement import v1
 from placement.errors import PlacementError
 from placement.testing import serve
-from placement_service.api.healthcheck import ailment
+from placement_service.api.healthcheck import why_unhealthy
 from placement_service.api.settings import Settings as ServiceSettings
 from tests.certificates import issue
 from tests.deploy.manifests import DEPLOY
@@ -61,8 +61,8 @@ def test_controller_and_service_know_each_other_by_certificates(certificates: Pa
         with pytest.raises(PlacementError, match="; it demands a certificate of its callers"):
             stranger.ask(question, timeout=LONG)
         settings = ServiceSettings(host="127.0.0.1", port=port, **files)  # type: ignore[arg-type]
-        assert ailment(settings, timeout=LONG) == ""
-    assert "no answer" in ailment(settings, timeout=1)
+        assert why_unhealthy(settings, timeout=LONG) == ""
+    assert "no answer" in why_unhealthy(settings, timeout=1)
 
 
 def test_a_renewed_authority_keeps_its_key() -> None:
@@ -76,4 +76,4 @@ def test_the_health_check_passes_by_a_proxy(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with serve() as address:
         port = int(address.rpartition(":")[2])
-        assert ailment(ServiceSettings(port=port), timeout=LONG, alive=True) == ""
+        assert why_unhealthy(ServiceSettings(port=port), timeout=LONG, alive=True) == ""

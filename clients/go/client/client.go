@@ -6,8 +6,9 @@
 //
 // Every call has a deadline: that of its context, or else the client's. A call that finds no
 // server (UNAVAILABLE), that the server cancels, or that is told when to come back
-// (RESOURCE_EXHAUSTED with RetryInfo), is repeated with exponential back-off and jitter, never past the deadline. Repeating is harmless,
-// because no answer depends on what was asked before. All errors are *Error.
+// (RESOURCE_EXHAUSTED with RetryInfo), is repeated with exponential back-off and jitter, never past
+// the deadline. Repeating is harmless, because no answer depends on what was asked before. All
+// errors are *Error.
 package client
 
 import (

@@ -1,4 +1,4 @@
-"""Required anti-affinity: pods that share no domain, whoever of them has the term."""
+"""Required anti-affinity: pods that share no domain, with the term in either of them."""
 
 from __future__ import annotations
 

@@ -372,7 +372,7 @@ def test_many_callers_at_once_are_answered_or_told_to_come_back() -> None:
 
 
 def test_of_thousands_of_calls_at_once_each_is_told_why_it_is_refused() -> None:
-    """gRPC would cancel some of them, whoever made them."""
+    """gRPC would cancel some of them, of any caller."""
     with running("moving", max_concurrent=1, max_pending=4) as service, ExitStack() as open_ones:
         channels = [open_ones.enter_context(connection(service)) for _ in range(60)]
         calls = [

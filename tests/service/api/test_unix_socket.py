@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from controller.asking.service_client import ServiceClient
 from placement.cli.main import main
-from placement_service.api.healthcheck import ailment
+from placement_service.api.healthcheck import why_unhealthy
 from placement_service.api.server import Server, make_server
 from placement_service.api.settings import Settings
 from tests.service.questions import message
@@ -40,7 +40,7 @@ def test_everybody_who_asks_finds_it(tmp_path: Path) -> None:
     example = str(Path(__file__).parents[3] / "examples" / "nvl72")
     with served(host):
         assert [one.name for one in tmp_path.iterdir()] == ["service"]
-        assert ailment(settings(host), timeout=LONG) == ""
+        assert why_unhealthy(settings(host), timeout=LONG) == ""
         client = ServiceClient(host)
         assert client.ask(message(), timeout=LONG).gangs
         client.cancel()
@@ -54,7 +54,7 @@ def test_a_socket_that_another_server_listens_on_is_not_taken_from_it(tmp_path: 
     with served(host):
         with pytest.raises(RuntimeError, match="another server does"), served(host):
             pass
-        assert ailment(settings(host), timeout=LONG) == ""
+        assert why_unhealthy(settings(host), timeout=LONG) == ""
 
 
 def test_a_socket_that_a_killed_server_left_is_replaced(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_socket_that_a_killed_server_left_is_replaced(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(path)
     with served(f"unix:{path}"):
-        assert ailment(settings(f"unix:{path}"), timeout=LONG) == ""
+        assert why_unhealthy(settings(f"unix:{path}"), timeout=LONG) == ""
 
 
 def test_where_no_socket_can_be_is_told_by_its_variable(tmp_path: Path) -> None:

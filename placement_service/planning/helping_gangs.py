@@ -1,5 +1,5 @@
-"""Gangs that wait besides, and may open a way for others once they come: pods have to be near
-theirs, or spread over domains that they fill, or they end a reservation of which something is left.
+"""Other gangs that wait, and may let a gang in once they come: its pods have to be near theirs, or
+are spread over domains that they fill, or they end a reservation of which something is left.
 """
 
 from __future__ import annotations
