@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 Labels = Mapping[str, str]
+
+_WHOLE_NUMBER = re.compile("[+-]?0*[0-9]{1,19}")
 
 
 class Operator(Enum):
@@ -41,11 +44,22 @@ class Requirement:
             case Operator.DOES_NOT_EXIST:
                 return value is None
             case Operator.GT | Operator.LT:
-                try:
-                    have, want = int(value or ""), int(self.values[0])
-                except ValueError:
+                have, want = whole_number(value or ""), whole_number(self.values[0])
+                if have is None or want is None:
                     return False
                 return have > want if self.operator is Operator.GT else have < want
+
+
+def whole_number(text: str) -> int | None:
+    """What `GT` and `LT` compare: decimal digits within 64 bits, with or without a sign.
+
+    None for all else: Kubernetes reads labels with Go's ParseInt, which knows no 1_000 as Python's
+    `int` does.
+    """
+    if not _WHOLE_NUMBER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 @dataclass(frozen=True, slots=True)

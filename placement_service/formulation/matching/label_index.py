@@ -13,7 +13,13 @@ from functools import cached_property
 
 import numpy as np
 
-from placement_service.entities.selectors import Labels, LabelSelector, Operator, Requirement
+from placement_service.entities.selectors import (
+    Labels,
+    LabelSelector,
+    Operator,
+    Requirement,
+    whole_number,
+)
 from placement_service.formulation.arrays import Bools, Ints
 
 
@@ -39,10 +45,9 @@ class _Column:
         """Values that are numbers in order, where each one's things begin, and the things."""
         found = []
         for value, members in self.members.items():
-            try:
-                found.append((int(value), members))
-            except ValueError:
-                continue
+            number = whole_number(value)
+            if number is not None:
+                found.append((number, members))
         found.sort(key=lambda pair: pair[0])
         starts = np.cumsum([0, *(len(members) for _, members in found)]).tolist()
         return [n for n, _ in found], starts, _indices(i for _, members in found for i in members)
@@ -95,9 +100,8 @@ class LabelTable:
             case Operator.DOES_NOT_EXIST:
                 return ~self._among(column.everyone)
             case Operator.GT | Operator.LT:
-                try:
-                    limit = int(requirement.values[0])
-                except ValueError:
+                limit = whole_number(requirement.values[0])
+                if limit is None:
                     return np.zeros(self._count, dtype=bool)
                 return self._among(column.beyond(requirement.operator, limit))
 
