@@ -64,7 +64,7 @@ class NodeRules:
         unknown: Counter[str] = Counter()
         for node, verdict, count in zip(self._samples, verdicts, per_kind.tolist(), strict=True):
             if verdict and count:
-                (unknown if node.closed_because else found)[verdict] += count
+                (unknown if node.ready and node.closed_because else found)[verdict] += count
         if unknown:
             # One of them says what it is about; all of them would be too long.
             more = ", and others likewise" if len(unknown) > 1 else ""
