@@ -10,7 +10,7 @@ from placement_service.entities.placement import Reason, ReasonCode, ReasonState
 from placement_service.explain.blocking_gangs import Rivals
 from placement_service.formulation.plan import Units
 from placement_service.formulation.problem import Gang
-from tests.scenario import Group, Scenario
+from tests.scenario import Group, Scenario, near
 from tests.service.explain.asking import as_solution, reasons_of, why
 
 Code, State = ReasonCode, ReasonState
@@ -174,3 +174,69 @@ def test_its_own_base_is_no_rival(trials: list[Sequence[int]]) -> None:
     told = rivals_of(scenario, base_w_0="x1", other_w_0="x2")
     assert told.startswith("the gang fits if gang other (priority 0) waits")
     assert trials == [[1]]
+
+
+def test_of_many_gangs_only_those_in_the_way_are_named() -> None:
+    """Only r0 has two nodes; of a dozen gangs, two stand there."""
+    racks = " | ".join(f"r{i}: x{i}=8" for i in range(1, 11))
+    scenario = Scenario(f"r0: y1=8 y2=8 | {racks}")
+    for i in range(1, 11):
+        scenario = scenario.gang(f"b{i}", pods=1, gpus=8)
+    scenario = scenario.gang("c", pods=1, gpus=8).gang("d", pods=1, gpus=2)
+    scenario = scenario.gang("a", pods=2, gpus=8, pack="rack")
+    elsewhere = {f"b{i}_w_0": f"x{i}" for i in range(1, 11)}
+    assert rivals_of(scenario, **elsewhere, c_w_0="y1", d_w_0="y2").startswith(
+        "the gang fits if gangs c (priority 0) and d (priority 0) wait"
+    )
+
+
+def test_a_gang_beside_which_there_is_room_is_not_named() -> None:
+    """The trial with nobody there takes the roomiest nodes first, and one of the pods fits beside
+    small; both large gangs have to wait.
+    """
+    scenario = (
+        Scenario("r1: x1=8 x2=8 x3=8")
+        .gang("small", pods=1, gpus=2)
+        .gang("large1", pods=1, gpus=8)
+        .gang("large2", pods=1, gpus=8)
+        .gang("a", pods=3, gpus=6)
+    )
+    told = rivals_of(scenario, small_w_0="x1", large1_w_0="x2", large2_w_0="x3")
+    assert told.startswith(
+        "the gang fits if gangs large1 (priority 0) and large2 (priority 0) wait"
+    )
+
+
+def test_pods_that_must_be_apart_are_named_where_there_is_room() -> None:
+    """Each of two gangs keeps its node from a's pods; there is room for all of them."""
+    away = (near("host", group="w"),)
+    scenario = Scenario("r1: x1=8 x2=8")
+    for name in ("b", "c"):
+        scenario = scenario.gang(name, Group("w", pods=1, gpus=1))
+    scenario = scenario.gang("a", Group("v", pods=2, gpus=7, away=away))
+    told = rivals_of(scenario, b_w_0="x1", c_w_0="x2")
+    assert told.startswith("the gang fits if gangs b (priority 0) and c (priority 0) wait")
+
+
+def test_a_gang_beyond_its_base_that_runs_is_named() -> None:
+    scenario = (
+        Scenario("r1: x1=0/8 x2=8")
+        .gang("base", Group("w", gpus=8, on=("x1",)))
+        .gang("scaled", pods=1, gpus=8, base="base")
+        .gang("a", pods=1, gpus=8, priority=-1)
+    )
+    told = rivals_of(scenario, scaled_w_0="x2")
+    assert told.startswith("the gang fits if gang scaled (priority 0) waits")
+
+
+def test_who_frees_room_that_can_be_used_is_tried_first(trials: list[Sequence[int]]) -> None:
+    """Each of two pods fits x1, both do not; smaller gangs leave nothing that either could use."""
+    scenario = Scenario("x1=8 x2=8 | r1: y1=1 y2=1 y3=1 y4=1 y5=1")
+    for i in range(1, 6):
+        scenario = scenario.gang(f"c{i}", pods=1, gpus=1)
+    scenario = scenario.gang("d", pods=2, gpus=4)
+    scenario = scenario.gang("a", Group("w", pods=1, gpus=8), Group("v", pods=1, gpus=4))
+    small = {f"c{i}_w_0": f"y{i}" for i in range(1, 6)}
+    told = rivals_of(scenario, **small, d_w_0="x2", d_w_1="x2")
+    assert told.startswith("the gang fits if gang d (priority 0) waits")
+    assert trials == [[5]]
