@@ -10,7 +10,7 @@ that appeared.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.cluster.gang_state import GangState, Key, Lifecycle
@@ -67,13 +67,22 @@ def refreshed(
     freed: int,
     now: float,
     backoff: Backoff,
+    unclear: Collection[Key] = (),
 ) -> Queue:
-    """The queue after a change of what is known: with new gangs, and without settled ones."""
+    """The queue after a change of what is known: with new gangs, and without settled ones.
+
+    Of gangs that are `unclear` it is not known whether their pods are bound: they stay as they
+    are, and are no reason to ask.
+    """
     result = {}
     for key, state in states.items():
-        if state.lifecycle is not Lifecycle.PENDING:
-            continue
         queued = queue.get(key)
+        if state.lifecycle is not Lifecycle.PENDING:
+            if queued is not None and key in unclear:
+                result[key] = replace(queued, due=math.inf)
+            continue
+        if queued is not None and queued.due == math.inf:
+            queued = replace(queued, due=queued.tried + backoff.after(queued.attempts))
         if queued is None or queued.state.uid != state.uid:
             queued = QueuedGang(state, since=now, due=now)
         elif _differ(queued.state, state):

@@ -222,11 +222,17 @@ class Cycle:
     def _look(self) -> ClusterView:
         """The cluster as it is now, and the queue that goes with it."""
         view, now = self._cache.view(), self._clocks.steady()
+        unclear = self._unconfirmed.gangs
         self._history.look(view.states, now)
-        self._reports.look(view, now)
+        self._reports.look(view, now, unclear)
         self._keep_room(view, now)
         self._queue = batch.refreshed(
-            self._queue, view.states, freed=view.freed, now=now, backoff=self._options.backoff
+            self._queue,
+            view.states,
+            freed=view.freed,
+            now=now,
+            backoff=self._options.backoff,
+            unclear=unclear,
         )
         self._measure(view, now)
         # Bound before a restart, without a score: the next answer has it.
@@ -269,9 +275,9 @@ class Cycle:
         return max(pause, self._inquiry.not_before - now)
 
     def _askable(self) -> batch.Queue:
-        """The gangs that wait, except those that wait for evicted pods to go."""
+        """The gangs that wait, except for evicted pods to go, or to know whether they are bound."""
         evicting = self._evicting()
-        return {key: queued for key, queued in self._queue.items() if key not in evicting}
+        return {k: q for k, q in self._queue.items() if k not in evicting and q.due < math.inf}
 
     def _evicting(self) -> Mapping[Key, EvictionPlan]:
         return {} if self._evictions is None else self._evictions.plans
@@ -395,7 +401,7 @@ class Cycle:
         for one in outcome.tried:
             self._metrics.bindings.labels(one.result.value).inc()
             if one.result is Result.UNKNOWN:
-                self._unconfirmed.add(one.binding)
+                self._unconfirmed.add(one.binding, key)
         if outcome.is_whole:
             if (queued := self._queue.get(key)) is not None:
                 waited = self._clocks.steady() - queued.since

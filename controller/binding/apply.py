@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from controller.binding.device_notes import Notes
 from controller.cluster.cache import ClusterCache
@@ -28,6 +28,12 @@ from controller.runtime.steps import Step, StepObserver, ignored
 from placement import v1
 from placement.cluster import ApiError, Body, Cluster
 from placement.resources import PODS
+
+#: So often the API server may fail to bind a pod, as when a webhook does not answer it, before the
+#: pod waits for the next plan: other gangs have their turn meanwhile.
+_MOST_FAULTS: Final = 4
+#: Answers that the API server was not able to. After 504 it may still do it.
+_FAULTS: Final = frozenset({500, 502, 503})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class Result(StrEnum):
     GONE = "gone"
     """The pod is gone, or being deleted, or another one of its name took its place."""
     REFUSED = "refused"
-    """The API server does not allow it."""
+    """The API server does not allow it, or is not able to do it."""
     UNKNOWN = "unknown"
     """No answer came, and the pod could not be read."""
     SKIPPED = "skipped"
@@ -236,15 +242,21 @@ class Applier:
     def apply(self, plans: Sequence[GangPlan], view: ClusterView) -> Iterator[Outcome]:
         """The outcome of each plan as it comes; ends early when we may no longer act."""
         failed: set[Key] = set()
+        unclear: set[Key] = set()
         for plan in plans:
             if not self._may_act():
                 return
             stale = staleness(plan, view, self._cache, self._scheduler_name)
+            if plan.base in unclear:
+                # Its pods count as bound, so that nothing is put in their place.
+                stale = f"whether its base {plan.base[1]} is bound is not known"
             if lost := sorted(plan.depends_on & failed):
                 stale = f"it depends on pods of {lost[0][1]}, which is not bound"
             outcome = Outcome(plan, stale=stale) if stale else self._bind(plan)
             if not outcome.is_whole:
                 failed.add(plan.gang)
+            if any(one.result is Result.UNKNOWN for one in outcome.tried):
+                unclear.add(plan.gang)
             yield outcome
 
     def _bind(self, plan: GangPlan) -> Outcome:
@@ -295,7 +307,7 @@ class KubernetesBinder:
         """Tries until the result is known, or time is up. Does not raise."""
         end = time.monotonic() + self._timeout
         pause = 0.05
-        sent = False
+        sent, faults = False, 0
         why = "there was no time"
         while (left := end - time.monotonic()) > 0 and self._may_act():
             try:
@@ -311,7 +323,11 @@ class KubernetesBinder:
                     sent = True
                     found = self._found(binding, error, end - time.monotonic())
                     if found is not None:
-                        return found
+                        if found.result is not Result.SKIPPED:
+                            return found
+                        faults += error.status in _FAULTS
+                        if faults == _MOST_FAULTS:
+                            return BindAttempt(binding, Result.REFUSED, why)
                     wait = pause
             else:
                 return BindAttempt(binding, Result.BOUND)
@@ -358,16 +374,17 @@ class KubernetesBinder:
         self._cluster.request("POST", path, body=body, timeout=timeout)
 
     def _found(self, binding: Binding, error: ApiError, left: float) -> BindAttempt | None:
-        """What an unclear answer meant, None when the binding is to be tried again."""
+        """What an unclear answer meant, as far as the pod can be looked at: `SKIPPED` when the
+        binding may be tried again.
+        """
         if left <= 0:
             return None
         try:
             found = self.look(binding, timeout=left)
         except ApiError:
             return None
-        if found.result is Result.SKIPPED:
+        if found.result is Result.SKIPPED and error.status in (404, 409):
             # It exists and is free, but the server refused: plan it again. After any other error
             # the same request may be sent again.
-            refused = error.status in (404, 409)
-            return BindAttempt(binding, Result.CONFLICT, str(error)) if refused else None
+            return BindAttempt(binding, Result.CONFLICT, str(error))
         return found

@@ -33,11 +33,16 @@ class UnconfirmedBindings:
     def __init__(self, cache: ClusterCache, lookup: BindingLookup) -> None:
         self._cache = cache
         self._lookup = lookup
-        self._unknown: dict[Key, Binding] = {}
+        self._unknown: dict[Key, tuple[Binding, Key]] = {}
         self._again_at = -math.inf
 
-    def add(self, binding: Binding) -> None:
-        self._unknown[binding.pod] = binding
+    @property
+    def gangs(self) -> frozenset[Key]:
+        """The gangs of these pods."""
+        return frozenset(gang for _, gang in self._unknown.values())
+
+    def add(self, binding: Binding, gang: Key) -> None:
+        self._unknown[binding.pod] = binding, gang
 
     def settle(self, now: float) -> None:
         """Reads each pod, when it is time for it. Ends with the first that cannot be read."""
@@ -45,7 +50,7 @@ class UnconfirmedBindings:
             return
         self._again_at = now + _EVERY
         assumed = self._cache.assumed
-        for key, binding in tuple(self._unknown.items()):
+        for key, (binding, _) in tuple(self._unknown.items()):
             if key in assumed:
                 try:
                     found = self._lookup.look(binding, timeout=_EVERY)

@@ -49,11 +49,15 @@ class ReportSchedule:
         self._again_at: dict[Key, float] = {}
         self._unreferenced_since: dict[Key, float] = {}
         self._reported: set[Key] = set()
+        self._unclear: Collection[Key] = ()
         # What could not be written, by kind and name.
         self._postponed: dict[tuple[str, Key], _Retry] = {}
 
-    def look(self, view: ClusterView, now: float) -> None:
-        """Takes in what there is, and forgets what is gone."""
+    def look(self, view: ClusterView, now: float, unclear: Collection[Key] = ()) -> None:
+        """Takes in what there is, and forgets what is gone. Nothing is written about gangs that are
+        `unclear`: it is not known whether their pods are bound.
+        """
+        self._unclear = unclear
         for memory in (self._written, self._again_at):
             for key in memory.keys() - view.states.keys():
                 del memory[key]
@@ -92,6 +96,7 @@ class ReportSchedule:
             key
             for key, state in view.states.items()
             if state.lifecycle is not Lifecycle.FOREIGN
+            and key not in self._unclear
             and not self._is_postponed(POD_GANG, key, now)
             and (
                 self._written.get(key) != (view.gangs[key], state, notice_of(state))

@@ -296,3 +296,43 @@ def test_an_event_without_end_breaks_the_watch(
         pytest.raises(ApiError, match="larger"),
     ):
         next(events)
+
+
+def test_a_server_that_says_nothing_is_told_in_the_same_words_each_time(tmp_path: Path) -> None:
+    """Who tells an error once has to know it again."""
+    ended = threading.Event()
+
+    def write(handler: BaseHTTPRequestHandler) -> None:
+        ended.wait(LONG)
+
+    with (
+        serving(tmp_path, write, headers=False) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+    ):
+        for _ in range(2):
+            with pytest.raises(ApiError, match=r"^no answer from the API server within 0\.3 s$"):
+                connected.request("GET", "/api", timeout=0.3)
+        ended.set()
+
+
+def test_the_kernel_notices_a_server_that_vanished(tmp_path: Path) -> None:
+    timers = []
+
+    def write(handler: BaseHTTPRequestHandler) -> None:
+        timers.append(timer_of(handler.client_address[1]))
+        saying({})(handler)
+
+    with (
+        serving(tmp_path, write) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+    ):
+        connected.request("GET", "/api")
+    keep_alive = 2
+    assert timers == [keep_alive]
+
+
+def timer_of(port: int) -> int:
+    """Which timer the kernel has set for the connection from a local port."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    (line,) = (one.split() for one in lines if one.split()[1].endswith(f":{port:04X}"))
+    return int(line[5].split(":")[0])

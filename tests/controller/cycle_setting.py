@@ -84,6 +84,7 @@ class Setting:
         self.binds: Callable[[Binding], BindAttempt] = lambda binding: BindAttempt(
             binding, Result.BOUND
         )
+        self.looks = self.binds
         self.answer: Callable[[v1.ComputePlacementRequest], v1.Placement] = all_on_first_node
         given: dict[str, Any] = {
             "scheduler_name": OURS,
@@ -126,7 +127,7 @@ class Setting:
                     scheduler_name=OURS,
                     may_act=self.authority.may_act,
                 ),
-                lookup=self,  # type: ignore[arg-type]
+                lookup=self,
                 reporter=Reporter(
                     self.server,  # type: ignore[arg-type]
                     recorder,
@@ -155,6 +156,9 @@ class Setting:
             self.bound.append(str(binding))
         return tried
 
+    def look(self, binding: Binding, *, timeout: float) -> BindAttempt:
+        return self.looks(binding)
+
     def observe(self, *bodies: build.Body) -> None:
         for body in bodies:
             self.cache.observe(body["kind"], body)
@@ -169,6 +173,7 @@ class Setting:
         """Lets time pass, with a cycle whenever there is one."""
         end = self.clock.now + seconds
         while self.clock.now < end:
+            self.cycle._unconfirmed.settle(self.clock.now)
             if self.pause <= 0 or self.cycle._has_news(self.cache.view()):
                 self.cycle.once()
             self.clock.now += 0.25

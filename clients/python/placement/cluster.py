@@ -300,6 +300,9 @@ class Cluster:
                 preload_content=False,
             )
             status = response.status
+        except urllib3.exceptions.ReadTimeoutError as error:
+            # Its own words name the time that was left, which is another one each time.
+            raise ApiError(0, f"no answer from the API server within {timeout:.3g} s") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(0, f"no answer from the API server: {error}") from error
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -10,11 +11,18 @@ from typing import Final
 
 import kubernetes
 import yaml
+from kubernetes.utils.keepalive import tcp_keepalive_socket_options
 
 from placement.timed_headers import POOLS
 
 #: Seconds between two looks for new credentials; a program may have to run for each.
 _RENEWAL: Final = 10.0
+#: Seconds until the kernel asks whether a quiet connection is still there, between two such
+#: questions, and how many may stay without an answer. A server that vanished without a word, with
+#: its machine or behind a gateway that forgot the connection, is noticed by that.
+_KEEP_ALIVE: Final = (15, 5, 3)
+#: The same in milliseconds where what was sent is not confirmed.
+_UNCONFIRMED: Final = 30_000
 
 
 class NotConfiguredError(Exception):
@@ -62,6 +70,9 @@ def api_client(
     # The caller decides about repetitions; urllib3 would repeat three times by itself.
     configuration.retries = False
     configuration.connection_pool_maxsize = connections
+    options = tcp_keepalive_socket_options(*_KEEP_ALIVE)
+    options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNCONFIRMED))
+    configuration.socket_options = options
     # What the environment says of proxies counts once; else each request would read it anew.
     configuration.proxy = configuration.proxy
     client = kubernetes.client.ApiClient(configuration)

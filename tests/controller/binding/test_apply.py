@@ -289,3 +289,14 @@ def test_plans_hold_bases_first_and_only_gangs_that_were_asked_about() -> None:
         plan("base", "a on n1"),
         plan("scaled", "c on n1", base="base"),
     )
+
+
+def test_a_scaled_gang_is_not_begun_while_it_is_not_known_whether_its_base_is_bound(
+    cache: ClusterCache,
+) -> None:
+    binder = RecordingBinder({"b": Result.UNKNOWN})
+    _, scaled = apply(
+        cache, binder, plan("g", "a on n1", "b on n2"), plan("h", "c on n1", "d on n1", base="g")
+    )
+    assert scaled.stale == "whether its base g is bound is not known"
+    assert "c on n1" not in binder.asked

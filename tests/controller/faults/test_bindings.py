@@ -170,3 +170,23 @@ def test_a_binding_whose_fate_is_unknown_is_looked_into_until_it_is_known(
         lambda: len(cluster.bound()) == 4 and scheduled(cluster, "g-0").get("status") == "True",
         "the gang is bound",
     )
+
+
+def test_a_gang_that_a_webhook_keeps_from_being_bound_is_told_and_holds_up_no_other(
+    cluster: Cluster,
+    grove: GroveStandIn,
+    kubelet: FakeKubelet,
+    fault_proxy: FaultProxy,
+    start: Start,
+) -> None:
+    """The API server answers 500 where a webhook does not answer it."""
+    cluster.add_nodes(node("a", gpus=8))
+    serve_gang(cluster, grove, "g")
+    serve_gang(cluster, grove, "h")
+    fault_proxy.fault(Refuse(500), method="POST", path="/g-0-.*/binding$")
+    start(kubeconfig=cluster.kubeconfig(url=fault_proxy.url), waiting_notice=1.0)
+    cluster.wait_until(lambda: len(cluster.bound()) == 4, "the other one is bound")
+    cluster.wait_until(lambda: scheduled(cluster, "g-0") != {}, "it is told")
+    assert scheduled(cluster, "g-0")["reason"] == "NotBound"
+    fault_proxy.clear()
+    cluster.wait_until(lambda: len(cluster.bound()) == 8, "both are bound")
