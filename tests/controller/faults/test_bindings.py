@@ -180,7 +180,7 @@ def test_a_gang_that_a_webhook_keeps_from_being_bound_is_told_and_holds_up_no_ot
     start: Start,
 ) -> None:
     """The API server answers 500 where a webhook does not answer it."""
-    cluster.add_nodes(node("a", gpus=8))
+    cluster.add_nodes(node("a", gpus=16))
     serve_gang(cluster, grove, "g")
     serve_gang(cluster, grove, "h")
     fault_proxy.fault(Refuse(500), method="POST", path="/g-0-.*/binding$")
