@@ -15,6 +15,7 @@ from placement.v1 import (
     Progress,
     TerminationReason,
 )
+from tests.waiting import LONG
 
 REQUEST = ComputePlacementRequest(snapshot=ClusterSnapshot(revision="7"))
 
@@ -67,7 +68,7 @@ def test_two_servers_run_at_once() -> None:
 
 def test_serve_runs_the_real_service() -> None:
     """Nothing is asked, so the empty plan is proven."""
-    with serve(default_time_limit=5) as address, PlacementClient(address) as client:
+    with serve(default_time_limit=LONG) as address, PlacementClient(address) as client:
         placement = client.compute(REQUEST)
     assert placement.revision == "7"
     assert placement.termination.reason == TerminationReason.TERMINATION_REASON_OPTIMAL
