@@ -96,12 +96,13 @@ def copies(
 ) -> Bounded:
     """The most copies of a gang beside all that is placed.
 
-    A gang that waits is its own first copy; for one that runs, further copies are counted. Unless
-    `exhaustive` no search is made. `report` is told of each better value and bound.
+    A gang that waits is its own first copy; for one that runs, also in part, further copies are
+    counted. Unless `exhaustive` no search is made. `report` is told of each better value and bound.
     """
     if model.base_gang and model.base_gang not in cluster.placed:
         return Bounded(0, 0)
-    first = int(model.is_pending and model.name in cluster.placed)
+    runs = any(group.running_count for group in model.groups)
+    first = int(model.is_pending and not runs and model.name in cluster.placed)
     known = Bounded(first, None)
     for value, bound in _further_copies(cluster, changes.pending_copy(model, _SUFFIX), exhaustive):
         known = Bounded(value + first, bound + first)

@@ -43,6 +43,11 @@ def test_of_a_gang_that_runs_further_copies_are_counted(client: PlacementClient)
     assert copies(client, question, "runs") == 2
 
 
+def test_of_a_gang_that_is_made_whole_further_copies_are_counted(client: PlacementClient) -> None:
+    question = request([node(f"n{i}") for i in range(4)], [gang("lost", 1, on=["n0"], minimum=2)])
+    assert copies(client, question, "lost") == 1
+
+
 def test_copies_stand_beside_all_that_the_plan_places(client: PlacementClient) -> None:
     gangs = [gang("other", 2), gang("one", 1)]
     assert copies(client, request([node(f"n{i}") for i in range(4)], gangs), "one") == 2
