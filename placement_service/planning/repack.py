@@ -378,14 +378,20 @@ def _spare(gang: PodGang, group: str) -> int:
 def _running_only(snapshot: Snapshot) -> Snapshot:
     """The snapshot without pods that wait, and without gangs of which nothing runs.
 
-    Any of the others may move, so all that they keep away counts.
+    Any of the others may move, so all that they keep away counts, but those that lack pods of their
+    minimum: pods that move are new ones, and a gang gets these only with its minimum.
     """
     gangs = []
     for gang in changes.only(snapshot, ()).gangs:
         groups = tuple(
-            # Gangs that do not run whole now need not do so afterwards.
+            # Gangs that do not run whole stay as they are.
             replace(g, min_replicas=min(g.min_replicas, g.running_count), gated_count=0)
             for g in gang.groups
         )
-        gangs.append(replace(gang, groups=groups, uninitialized=False, unsupported=()))
+        stays = gang.not_preemptible or gang.is_pending
+        gangs.append(
+            replace(
+                gang, groups=groups, uninitialized=False, unsupported=(), not_preemptible=stays
+            )
+        )
     return with_all_terms(replace(snapshot, gangs=tuple(gangs)))

@@ -51,6 +51,17 @@ def test_what_is_not_preemptible_stays(client: PlacementClient) -> None:
     assert pods(found) == (2, 2)
 
 
+def test_what_lacks_pods_of_its_minimum_stays(client: PlacementClient) -> None:
+    """Its pod would be a new one, and a gang gets these only with its minimum."""
+    gangs = [
+        gang("lacks", 1, gpus=2, minimum=2, on=["n-r1"]),
+        gang("two", 0, gpus=2, on=["n-r2"] * 2),
+    ]
+    found = freed(racks("r1", "r2"), gangs, client)
+    assert list(found.freed) == ["r2"]
+    assert pods(found) == (2, 2)
+
+
 def test_gpu_pods_without_a_gang_stay(client: PlacementClient) -> None:
     nodes = [node("n-r1", rack="r1", used=2), *racks("r2")]
     found = freed(nodes, [gang("two", 0, gpus=2, on=["n-r2"] * 2)], client)
