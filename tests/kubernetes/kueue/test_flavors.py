@@ -170,3 +170,32 @@ def test_what_is_kept_from_a_cohort_may_be_lent_beside_it_with_a_warning() -> No
     assert text not in "".join(alone)
     beside = cluster_queue("c", "all", x=4)
     assert text in "".join(said(translated(*NODES, below, beside, *inside("below")).warnings))
+
+
+def test_a_workload_asks_for_what_its_pods_request_as_the_kubelet_counts_it() -> None:
+    """Limits count only where nothing is requested; what the pod itself and its sidecars need
+    counts, too.
+    """
+    queue = cluster_queue(spot=8, own=8)
+    for flavor, cpus in zip(queue["spec"]["resourceGroups"][0]["flavors"], (10, 20), strict=True):
+        flavor["resources"].append({"name": "cpu", "nominalQuota": cpus})
+    burst = container(gpu="1")
+    burst["resources"]["requests"] = {"cpu": "8"}
+    burst["resources"]["limits"] = {"cpu": "16", GPU: "1"}
+    sidecar = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "4"}}}
+
+    def asking(**spec: Any) -> dict[str, str]:
+        one = workload("a", 1)
+        one["spec"]["podSets"][0]["template"]["spec"] = {"containers": [burst], **spec}
+        return queues_of(queue, one)
+
+    assert asking() == {"a": "cq_spot"}
+    assert asking(initContainers=[sidecar]) == {"a": "cq_own"}
+    assert asking(overhead={"cpu": "4"}) == {"a": "cq_own"}
+
+
+def test_a_workload_takes_of_a_quota_of_pods() -> None:
+    queue = cluster_queue(spot=8, own=8)
+    for flavor in queue["spec"]["resourceGroups"][0]["flavors"]:
+        flavor["resources"].append({"name": "pods", "nominalQuota": 1})
+    assert queues_of(queue, workload("a", 1), workload("b", 1)) == {"a": "cq_spot", "b": "cq_own"}

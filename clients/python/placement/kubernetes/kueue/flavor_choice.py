@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from placement.kubernetes.kueue.flavors import Flavors
-from placement.kubernetes.kueue.queues import KueueQueues, quota_of
+from placement.kubernetes.kueue.queues import KueueQueues, counted
 from placement.kubernetes.kueue.quota_use import quotas_of
 from placement.kubernetes.objects import Object
+from placement.kubernetes.pods.podspec import effective_requests
 from placement.kubernetes.queues import GPUS, Queue
 from placement.kubernetes.values.reading import At
 
@@ -149,7 +150,8 @@ def free_gpus(
         at = At(node.body, {})
         if at.get("spec").get("unschedulable").value is True:
             continue
-        left = _gpus(at.get("status").get("allocatable")) - taken[node.name]
+        there = at.get("status").get("allocatable").amounts(round_up=False, capped=True)
+        left = counted(there)[GPUS] - taken[node.name]
         labels = at.get("metadata").get("labels").labels()
         for name, flavor in flavors.known.items():
             if flavor.labels.items() <= labels.items():
@@ -178,23 +180,6 @@ def _sum(asked: Iterable[Mapping[str, int]], numbers: Iterable[int]) -> Counter[
     return found
 
 
-def _gpus(amounts: At) -> int:
-    return _counted(amounts)[GPUS]
-
-
-def _counted(amounts: At) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for resource in amounts.value if isinstance(amounts.value, dict) else ():
-        key, amount = quota_of(str(resource), amounts.entry(str(resource)))
-        found[key] += amount
-    return found
-
-
 def _asked(template: Mapping[str, Any]) -> Counter[str]:
-    """What the containers of a pod template ask for together."""
-    asked: Counter[str] = Counter()
-    for container in At(template, {}).get("spec").get("containers").items():
-        resources = container.get("resources")
-        limits, requests = _counted(resources.get("limits")), _counted(resources.get("requests"))
-        asked.update(limits | requests)
-    return asked
+    """What a pod of a template asks for."""
+    return counted(effective_requests(At(template, {}).get("spec")))

@@ -139,9 +139,15 @@ def _quotas(spec: At) -> tuple[tuple[_Quota, ...], tuple[str, ...]]:
     return tuple(found), tuple(lends)
 
 
-def quota_of(resource: str, at: At) -> tuple[str, int]:
-    """An amount of a resource as queues count it, all GPUs as one."""
-    return GPUS if resource in _GPU_NAMES else resource, _amount(resource, at)
+def counted(amounts: Mapping[str, int]) -> Counter[str]:
+    """Amounts of resources as queues count them: all GPUs as one, in thousandths."""
+    found: Counter[str] = Counter()
+    for resource, each in amounts.items():
+        if resource in _GPU_NAMES:
+            found[GPUS] += each * WHOLE
+        else:
+            found[resource] += each
+    return found
 
 
 def _amount(resource: str, at: At) -> int:

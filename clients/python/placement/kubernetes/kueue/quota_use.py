@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from placement.kubernetes.kueue.queues import KueueQueues, quota_of
+from placement.kubernetes.kueue.queues import KueueQueues, counted
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.pods import Pod
 from placement.kubernetes.problems import Problem
@@ -99,11 +99,8 @@ def quotas_of(
     for entry in admission.get("podSetAssignments").items():
         count = entry.get("count").integer(1, least=0)
         left = max(0, count - spare.get(entry.get("name").text(), 0))
-        usage = entry.get("resourceUsage")
-        amounts: Counter[str] = Counter()
-        for resource in usage.value if isinstance(usage.value, dict) else ():
-            key, amount = quota_of(str(resource), usage.entry(str(resource)))
-            amounts[key] += amount * left // max(1, count)
+        usage = counted(entry.get("resourceUsage").amounts(round_up=False, capped=True))
+        amounts = Counter({key: amount * left // max(1, count) for key, amount in usage.items()})
         flavors = entry.get("flavors").labels().values()
         told = (name for f in flavors if (name := queues.name(queue, f)) != queue)
         found.append((next(told, queue), amounts))

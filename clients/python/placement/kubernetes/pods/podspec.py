@@ -208,7 +208,7 @@ def _read(spec: Mapping[str, Any], namespaces: Namespaces) -> PodSpec:
     at = At(spec, findings)
     affinity = at.get("affinity")
     return PodSpec(
-        requests=_requests(at),
+        requests=effective_requests(at),
         node_selector=at.get("nodeSelector").labels(),
         node_affinity=read_node_selector(affinity.get("nodeAffinity").get(_REQUIRED)),
         tolerations=_tolerations(at.get("tolerations"), unsupported),
@@ -225,8 +225,9 @@ def _read(spec: Mapping[str, Any], namespaces: Namespaces) -> PodSpec:
     )
 
 
-def _requests(at: At) -> dict[str, int]:
-    """The effective request, as the kubelet counts it; resources of zero are left out.
+def effective_requests(at: At) -> dict[str, int]:
+    """What a pod of a PodSpec asks of its node, as the kubelet counts it, each resource in its
+    unit (see `quantities.amount`); those of zero are left out.
 
     Containers and sidecars run side by side. An init container runs beside the
     sidecars that started before it, and only the largest of these moments counts.
