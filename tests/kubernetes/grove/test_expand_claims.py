@@ -64,6 +64,49 @@ def test_the_domain_of_a_replica_is_made_once_for_all_of_its_gangs() -> None:
     assert not any(g.unsupported for g in sent.gangs)
 
 
+def test_containers_name_the_claims_that_are_for_them() -> None:
+    """Shared claims are for all containers, the domain for those with GPUs; what a pod claims
+    itself stays.
+    """
+    gpu, cpu = container(gpu="1"), container(cpu="1")
+    gpu["resources"]["claims"] = [{"name": "mine"}]
+    whole = clique("a", resourceSharing=[{"name": "own", "scope": "AllReplicas"}])
+    whole["spec"]["podSpec"] = {
+        "containers": [gpu, cpu],
+        "resourceClaims": [{"name": "mine", "resourceClaimName": "c"}],
+        "schedulingGates": [{"name": "somebodys"}],
+    }
+    spec = pods(clique_set(whole, metadata={"annotations": {GROUP: "far"}}))["s-0-a-0"]["spec"]
+    shared = "s-0-a-all-own"
+    names = [claim["name"] for claim in spec["resourceClaims"]]
+    assert names[:2] == ["mine", shared]
+    (domain,) = names[2:]
+    first, second = (
+        [claim["name"] for claim in one["resources"]["claims"]] for one in spec["containers"]
+    )
+    assert first == ["mine", shared, domain]
+    assert second == [shared]
+    assert "schedulingGates" not in spec
+
+
+def test_pods_without_claims_are_left_as_they_are() -> None:
+    bare = clique("a")
+    bare["spec"]["podSpec"] = {"containers": [{"name": "c"}]}
+    sharing = clique("b", resourceSharing=[{"name": "own", "scope": "AllReplicas"}])
+    sharing["spec"]["podSpec"] = {"containers": [{"name": "c"}]}
+    made = pods(clique_set(bare, sharing))
+    assert made["s-0-a-0"]["spec"]["containers"] == [{"name": "c"}]
+    assert made["s-0-b-0"]["spec"]["containers"] == [
+        {"name": "c", "resources": {"claims": [{"name": "s-0-b-all-own"}]}}
+    ]
+
+
+def test_claims_of_all_replicas_come_first() -> None:
+    sharing = [{"name": n, "scope": s} for n, s in (("x", "PerReplica"), ("y", "AllReplicas"))]
+    made = claims(clique_set(clique("a", resourceSharing=sharing)))
+    assert made == {"s-0-a-0": ["s-0-a-all-y", "s-0-a-0-x"]}
+
+
 def test_shared_claims_of_every_level_reach_the_pods() -> None:
     def share(name: str, scope: str, **chosen: Any) -> Body:
         return {"name": name, "scope": scope, **({"filter": chosen} if chosen else {})}

@@ -115,3 +115,24 @@ def test_without_any_binding_every_constraint_is_dropped_and_said() -> None:
         'PodCliqueSet ml/s: constraint to "rack" dropped: there is no ClusterTopologyBinding in'
         " the input",
     )
+
+
+def test_a_gang_names_the_topology_of_its_constraints() -> None:
+    """The one that is named, else the only one there is; none where nothing has to be packed."""
+
+    def named(*bodies: Body) -> list[str | None]:
+        found = expand_all(Objects.of(bodies)).pod_gangs
+        notes = [dict(gang.body["metadata"].get("annotations", {})) for gang in found]
+        assert all(len(note) < 2 for note in notes)
+        return [next(iter(note.values()), None) for note in notes]
+
+    other = binding("other", rack="other/rack")
+    assert named(LEVELS, clique_set(clique("a"), **want("rack"))) == ["topo"]
+    assert named(LEVELS, clique_set(clique("a"))) == [None]
+    assert named(LEVELS, other, clique_set(clique("a"), **want("rack", topology="other"))) == [
+        "other"
+    ]
+    within = clique("a", **want("rack", topology="other"))
+    assert named(LEVELS, other, clique_set(clique("b"), within)) == ["other"]
+    group = scaling("g", "a", **want("rack", topology="other"))
+    assert named(LEVELS, other, clique_set(clique("a"), groups=[group])) == ["other"]

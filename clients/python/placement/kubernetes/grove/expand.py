@@ -290,7 +290,7 @@ class _Replica:
                     "app.kubernetes.io/component": "podgang",
                     "grove.io/scheduler-name": _PROFILES.get(scheduler, _DEFAULT_PROFILE),
                 },
-                **({"annotations": {_TOPOLOGY_NAME: topology}} if has_pack and topology else {}),
+                **({"annotations": {_TOPOLOGY_NAME: topology}} if has_pack else {}),
             },
             "spec": spec,
             "status": {
