@@ -159,6 +159,30 @@ def test_both_of_two_sub_groups_of_one_name_are_looked_at() -> None:
     ]
 
 
+def test_every_problem_of_what_kai_reads_is_named() -> None:
+    bad = bind_request("a", "Not a node")
+    bad["spec"].pop("podName")
+    found = problems(
+        node(),
+        bad,
+        topology(name="empty"),
+        topology(RACK, RACK, name="twice"),
+        kai_pod_group(preemptibility="no", subGroups=[{"name": "a/b"}]),
+    )
+    assert found == [
+        ("BindRequest ml/bind-a", "spec.podName", "is missing"),
+        (
+            "BindRequest ml/bind-a",
+            "spec.selectedNode",
+            "'Not a node' is not a Kubernetes name (lower-case letters, digits, '-' and '.')",
+        ),
+        ("Topology empty", "spec.levels", "must hold at least one level"),
+        ("Topology twice", "spec.levels", "a label is there more than once"),
+        ("PodGroup ml/g", "spec.subGroups[0].name", "'a/b' cannot be a name"),
+        ("PodGroup ml/g", "spec.preemptibility", "must be preemptible or non-preemptible, not no"),
+    ]
+
+
 def test_a_pod_of_no_sub_group_is_left_alone_with_a_warning() -> None:
     translation = translated(node(), kai_pod("a"), kai_pod_group(subGroups=[{"name": "w"}]))
     (only,) = translation.request.gangs
