@@ -390,8 +390,6 @@ def _running_only(snapshot: Snapshot) -> Snapshot:
         )
         stays = gang.not_preemptible or gang.is_pending
         gangs.append(
-            replace(
-                gang, groups=groups, uninitialized=False, unsupported=(), not_preemptible=stays
-            )
+            replace(gang, groups=groups, uninitialized=False, unsupported=(), not_preemptible=stays)
         )
     return with_all_terms(replace(snapshot, gangs=tuple(gangs)))

@@ -1,4 +1,4 @@
-"""The command, loaded once for all tests of it in this process."""
+"""The command and the service, loaded once for all tests of the command in this process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from placement.testing import serve
 from tests.cli.command import Call, run
 from tests.cli.warm import warm
 
@@ -16,3 +17,10 @@ def call() -> Iterator[Call]:
     """`run` of a command that is loaded already."""
     with warm() as command:
         yield partial(run, command=command)
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[str]:
+    """Where the real service listens: one for all, for each takes seconds to load its solver."""
+    with serve() as address:
+        yield address

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from placement.cli.main import main
-from placement.testing import serve
 from tests.kubernetes.build import container, kai_pod_group, node, pod, thing
 
 BLOCK = "topology.example.com/block"
 RACK = "topology.example.com/rack"
 ZONE = "topology.example.com/zone"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with serve() as address:
-        yield address
 
 
 @pytest.fixture
@@ -41,9 +33,9 @@ def file(tmp_path: Path) -> str:
 
 
 def test_a_level_whose_domains_are_paths_is_relaxed_to_the_one_above(
-    server: str, file: str, capsys: pytest.CaptureFixture[str]
+    service: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["explain", "--gang", "ml/wide", "-f", file, "--server", server, "-o", "json"]
+    asked = ["explain", "--gang", "ml/wide", "-f", file, "--server", service, "-o", "json"]
     assert main(asked) == 0
     remedies = {one["kind"]: one for one in json.loads(capsys.readouterr().out)["remedies"]}
     assert (remedies["RELAX"]["level"], remedies["RELAX"]["to"]) == (RACK, ZONE)
@@ -52,9 +44,9 @@ def test_a_level_whose_domains_are_paths_is_relaxed_to_the_one_above(
 
 @pytest.mark.parametrize("output", ["table", "html", "json"])
 def test_an_answer_names_levels_as_the_input_does(
-    server: str, file: str, capsys: pytest.CaptureFixture[str], output: str
+    service: str, file: str, capsys: pytest.CaptureFixture[str], output: str
 ) -> None:
-    assert main(["plan", "-f", file, "--server", server, "-o", output]) == 0
+    assert main(["plan", "-f", file, "--server", service, "-o", output]) == 0
     told = capsys.readouterr().out
     assert "path" not in told
     if output == "json":
@@ -70,10 +62,10 @@ def test_an_answer_names_levels_as_the_input_does(
 
 @pytest.mark.parametrize("value", ["p.r1", "r1"])
 def test_a_domain_to_add_is_named_by_its_path_or_where_that_is_clear_by_its_value(
-    server: str, file: str, capsys: pytest.CaptureFixture[str], value: str
+    service: str, file: str, capsys: pytest.CaptureFixture[str], value: str
 ) -> None:
     add = ["--add", f"1={RACK}:{value}"]
-    asked = ["plan", "-f", file, "--server", server, *add, "-o", "json"]
+    asked = ["plan", "-f", file, "--server", service, *add, "-o", "json"]
     if value == "r1":
         assert main(asked) == 2
         assert "may be any of p.r1, q.r1" in capsys.readouterr().err
@@ -83,7 +75,7 @@ def test_a_domain_to_add_is_named_by_its_path_or_where_that_is_clear_by_its_valu
 
 
 def test_a_level_is_relaxed_to_paths_also_where_its_own_label_says_the_same(
-    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    service: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = [
         node(f"{r}-{i}", labels={ZONE: z, BLOCK: "b", RACK: r})
@@ -100,7 +92,7 @@ def test_a_level_is_relaxed_to_paths_also_where_its_own_label_says_the_same(
     path.write_text(
         json.dumps({"kind": "List", "apiVersion": "v1", "items": [*nodes, topology, wide, *pods]})
     )
-    asked = ["explain", "--gang", "ml/wide", "-f", str(path), "--server", server, "-o", "json"]
+    asked = ["explain", "--gang", "ml/wide", "-f", str(path), "--server", service, "-o", "json"]
     assert main(asked) == 0
     remedies = {one["kind"]: one for one in json.loads(capsys.readouterr().out)["remedies"]}
     # The block "b" of each zone has two nodes.

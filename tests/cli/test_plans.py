@@ -1,4 +1,4 @@
-"""From manifests to bindings: the command with its own service, on plans known beforehand."""
+"""From manifests to bindings: the command and the service, on plans known beforehand."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ def gang(name: str, pods: int, required: str, **spec: Any) -> list[Body]:
     ]
 
 
-def plan(call: Call, *bodies: Body) -> tuple[Body, str]:
+def plan(call: Call, service: str, *bodies: Body) -> tuple[Body, str]:
     """The proven answer to objects that come as one List on standard input, and warnings."""
     items = {"apiVersion": "v1", "kind": "List", "items": bodies}
-    done = call("plan", "-f", "-", "-o", "json", "--time-limit", "60s", stdin=json.dumps(items))
+    ask = ["plan", "-f", "-", "-o", "json", "--server", service, "--time-limit", "60s"]
+    done = call(*ask, stdin=json.dumps(items))
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["termination"]["gap"] == 0
@@ -59,7 +60,7 @@ def nodes_of(answer: Body, gang: str) -> set[str]:
     return {b["node"] for b in answer["bindings"] if b["podGang"] == gang}
 
 
-def test_the_order_of_init_containers_and_sidecars_decides(call: Call) -> None:
+def test_the_order_of_init_containers_and_sidecars_decides(call: Call, service: str) -> None:
     # A sidecar of 2 cores, an init container of 4 and a main one of 3. The sidecar first: both
     # run beside each other, max(2 + 4, 2 + 3) = 6. Last: max(4, 2 + 3) = 5. A node has 11.
     main = container("main", cpu=3)
@@ -68,6 +69,7 @@ def test_the_order_of_init_containers_and_sidecars_decides(call: Call) -> None:
     host = "kubernetes.io/hostname"
     answer, _ = plan(
         call,
+        service,
         node("n1", cpus=11),
         node("n2", cpus=11),
         *gang("first", 2, host, containers=[main], initContainers=[sidecar, init]),
@@ -79,7 +81,7 @@ def test_the_order_of_init_containers_and_sidecars_decides(call: Call) -> None:
     assert "1 of 2 pods of 6 cpu" in reason["message"]
 
 
-def test_each_set_lands_on_the_hardware_of_its_own_topology(call: Call) -> None:
+def test_each_set_lands_on_the_hardware_of_its_own_topology(call: Call, service: str) -> None:
     # The same GPUs, under two bindings: domains of 2 nodes here and of 4 there, one free each.
     def binding(name: str, *levels: tuple[str, str]) -> Body:
         return {
@@ -111,6 +113,7 @@ def test_each_set_lands_on_the_hardware_of_its_own_topology(call: Call) -> None:
 
     answer, warnings = plan(
         call,
+        service,
         *(node(f"h{i}", {"h/block": "hb", "h/rack": f"hr{i // 2}"}) for i in range(4)),
         *(node(f"g{i}", {"g/nvlink-domain": "gd"}) for i in range(4)),
         binding("hopper", ("block", "h/block"), ("rack", "h/rack")),
@@ -124,7 +127,7 @@ def test_each_set_lands_on_the_hardware_of_its_own_topology(call: Call) -> None:
     assert "ConfigMap" in warnings
 
 
-def test_a_volume_that_keeps_a_pod_out_is_named_by_its_claim(call: Call) -> None:
+def test_a_volume_that_keeps_a_pod_out_is_named_by_its_claim(call: Call, service: str) -> None:
     """The volumes of two pods are in two racks, and the gang needs one."""
     rack = "example.com/rack"
     objects: list[Body] = [node(f"n-{r}", {rack: r}) for r in ("r1", "r2")]
@@ -151,14 +154,14 @@ def test_a_volume_that_keeps_a_pod_out_is_named_by_its_claim(call: Call) -> None
                 "spec": {"nodeAffinity": {"required": terms}},
             },
         ]
-    answer, _ = plan(call, *objects, *members)
+    answer, _ = plan(call, service, *objects, *members)
     [result] = answer["podGangs"]
     assert result["reasons"][0]["message"].endswith(
         f" (required level {rack}). PersistentVolumeClaims data-0 and data-1 tie pods to nodes."
     )
 
 
-def test_a_gang_of_koordinator_is_relaxed_to_the_next_layer(call: Call) -> None:
+def test_a_gang_of_koordinator_is_relaxed_to_the_next_layer(call: Call, service: str) -> None:
     """Two blocks of one spine hold a pod each; no other label names the layer above."""
     layers = [
         {"topologyLayer": "SpineLayer", "labelKey": ["spine"]},
@@ -192,6 +195,7 @@ def test_a_gang_of_koordinator_is_relaxed_to_the_next_layer(call: Call) -> None:
         ),
     ]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    done = call("explain", "-f", "-", "-o", "json", "--gang", "ml/two", stdin=text)
+    ask = ["explain", "-f", "-", "-o", "json", "--server", service, "--gang", "ml/two"]
+    done = call(*ask, stdin=text)
     [relaxed] = [r for r in json.loads(done.stdout)["remedies"] if r["kind"] == "RELAX"]
     assert (relaxed["level"], relaxed["to"], relaxed["proven"]) == ("block", "spine", True)

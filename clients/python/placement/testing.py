@@ -52,9 +52,13 @@ Answer = Event | Iterable[Event]
 Script = Sequence[Answer] | Callable[[ComputePlacementRequest], Answer]
 
 
+#: Seconds until questions are asked also of a service whose solver is not loaded.
+_WARM = 60.0
+
+
 @contextmanager
 def serve(**settings: Any) -> Iterator[str]:
-    """Run the real service; yields its address.
+    """Run the real service; yields its address once its solver is loaded.
 
     ``settings`` are fields of `placement_service.api.settings.Settings`.
     """
@@ -65,8 +69,10 @@ def serve(**settings: Any) -> Iterator[str]:
     server = make_server(
         Settings(**{"host": "127.0.0.1", "port": 0, "max_concurrent": 1, **settings})
     )
-    port = server.start()
     try:
+        port = server.start()
+        # A question with little time would else be told to come back.
+        server.wait_until_warm(_WARM)
         yield f"127.0.0.1:{port}"
     finally:
         server.stop(grace=0)

@@ -58,14 +58,14 @@ def test_what_fails_on_a_machine_of_ray_is_told_as_here(
 
 
 def test_a_column_that_is_not_read_is_told(
-    question: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    question: list[str], service: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs = tmp_path / "jobs.csv"
     jobs.write_text("submit,duration,pods,gpus,priorty\n0,1,1,1,5\n")
     assert main([*question, "--strict"]) == Status.WRONG_INPUT
     told = f"{jobs}: priorty: is not a column of traces; is priority meant?"
     assert f"placementctl: {told}" in capsys.readouterr().err
-    assert main(question) == Status.OK
+    assert main([*question, "--server", service]) == Status.OK
     captured = capsys.readouterr()
     assert f"warning: {told}" in captured.err
     warning, *_ = json.loads(captured.out)["warnings"]
@@ -76,14 +76,14 @@ def test_a_column_that_is_not_read_is_told(
 
 
 def test_who_may_give_way_is_the_same_for_policies_that_do_not_say_it(
-    question: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    question: list[str], service: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "jobs.csv").write_text(
         "name,submit,duration,pods,gpus,priority\na,0,100,1,8,0\nb,10,50,1,8,1\n"
     )
     (tmp_path / "calm.yaml").write_text("eviction: NONE\n")
     calm = ["--compare", str(tmp_path / "calm.yaml")]
-    assert main([*question, *calm, "--evict", "preempt"]) == Status.OK
+    assert main([*question, *calm, "--evict", "preempt", "--server", service]) == Status.OK
     answer = json.loads(capsys.readouterr().out)
     starts = [[job["starts"] for job in policy["jobs"]] for policy in answer["policies"]]
     assert starts == [[2, 1], [2, 1], [1, 1]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +71,6 @@ OBJECTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with serve() as address:
-        yield address
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> str:
     file = tmp_path / "cluster.yaml"
@@ -86,13 +79,13 @@ def cluster(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def told(server: str, cluster: str, capsys: pytest.CaptureFixture[str]) -> Any:
+def told(service: str, cluster: str, capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs a command on the cluster; gives its JSON."""
 
     def run(command: str, *options: str) -> Any:
         # Long enough for a busy machine.
         limit = ["--time-limit", "60s"]
-        ask = [command, "-f", cluster, "--server", server, "-o", "json", *limit, *options]
+        ask = [command, "-f", cluster, "--server", service, "-o", "json", *limit, *options]
         assert main(ask) == 0
         return json.loads(capsys.readouterr().out)
 
@@ -182,22 +175,22 @@ def test_plans_of_what_if(told: Any, options: list[str], want: set[str]) -> None
     ],
 )
 def test_what_is_not_there_is_wrong_input(
-    options: list[str], near: str, server: str, cluster: str, capsys: pytest.CaptureFixture[str]
+    options: list[str], near: str, service: str, cluster: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*options, "-f", cluster, "--server", server]) == 2
+    assert main([*options, "-f", cluster, "--server", service]) == 2
     told = capsys.readouterr()
     assert told.out == ""
     assert near in told.err
 
 
 def test_all_that_is_not_there_is_told_with_its_option(
-    server: str, cluster: str, capsys: pytest.CaptureFixture[str]
+    service: str, cluster: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = [
         "--without", "ml/none", "--priority", "ml/none=1", "--gpu-limit", "none=1",
         "--cordon", "none=1", "--drain", "a=b=", "--add", "1=none", "--add", "1=none:none",
     ]  # fmt: skip
-    assert main(["plan", *wrong, "-f", cluster, "--server", server]) == 2
+    assert main(["plan", *wrong, "-f", cluster, "--server", service]) == 2
     told = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()]
     assert told == wrong[::2]
 
@@ -218,7 +211,7 @@ def test_two_answers_are_compared(
 
 
 def test_a_saved_request_gives_the_same_answer_again(
-    server: str, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    service: str, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from google.protobuf import json_format
 
@@ -228,17 +221,17 @@ def test_a_saved_request_gives_the_same_answer_again(
     request.policy.deterministic = True
     dump = tmp_path / "dump.json"
     dump.write_text(json_format.MessageToJson(request))
-    assert main(["replay", str(dump), "--server", server]) == 0
+    assert main(["replay", str(dump), "--server", service]) == 0
     assert capsys.readouterr().out == "same answer, bit for bit\n"
     # A dump can be planned from like objects, and its answer compared with.
-    assert main(["plan", "-f", str(dump), "--server", server, "-o", "json"]) == 0
+    assert main(["plan", "-f", str(dump), "--server", service, "-o", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     answer["podGangs"][0]["placed"] = not answer["podGangs"][0]["placed"]
     (tmp_path / "answer.json").write_text(json.dumps(answer))
     compared = ["--answer", str(tmp_path / "answer.json")]
-    assert main(["replay", str(dump), "--server", server, *compared]) == 0
+    assert main(["replay", str(dump), "--server", service, *compared]) == 0
     assert "first difference: podGangs[0].placed" in capsys.readouterr().out
-    assert main(["replay", cluster, "--server", server]) == 2
+    assert main(["replay", cluster, "--server", service]) == 2
 
 
 def test_a_request_that_the_service_saves_is_compared_with_the_answer_beside_it(
@@ -271,10 +264,10 @@ def test_a_request_that_the_service_saves_is_compared_with_the_answer_beside_it(
 
 
 def test_files_given_twice_are_read_once(
-    server: str, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    service: str, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for again in ([cluster, cluster], [cluster, str(tmp_path)], [str(tmp_path), cluster]):
-        assert main(["plan", "-f", *again, "--server", server, "-o", "json"]) == 0
+        assert main(["plan", "-f", *again, "--server", service, "-o", "json"]) == 0
         told = capsys.readouterr()
         [warning] = json.loads(told.out)["warnings"]
         assert warning["file"] == cluster
@@ -283,14 +276,14 @@ def test_files_given_twice_are_read_once(
 
 
 def test_a_slip_is_a_warning_in_the_answer_and_an_error_when_strict(
-    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    service: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     objects = [*OBJECTS[:-1], gang("waits", "waits-0", "waits-1")]
     spec = objects[-1]["spec"]
     spec["topologyConstrain"] = spec.pop("topologyConstraint")
     file = tmp_path / "slip.yaml"
     file.write_text(yaml.safe_dump_all(objects))
-    ask = ["plan", "-f", str(file), "--server", server]
+    ask = ["plan", "-f", str(file), "--server", service]
     assert main([*ask, "-o", "json"]) == 0
     [warning] = json.loads(capsys.readouterr().out)["warnings"]
     assert (warning["object"], warning["field"]) == ("PodGang ml/waits", "spec.topologyConstrain")
@@ -300,9 +293,9 @@ def test_a_slip_is_a_warning_in_the_answer_and_an_error_when_strict(
 
 
 def test_who_asks_for_some_gangs_gets_no_drawing_of_all(
-    server: str, cluster: str, capsys: pytest.CaptureFixture[str]
+    service: str, cluster: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ask = ["plan", "-f", cluster, "--server", server]
+    ask = ["plan", "-f", cluster, "--server", service]
     assert main(ask) == 0
     assert "╭" in capsys.readouterr().out
     for some in (["--waiting"], ["--name", "waits"]):
@@ -313,9 +306,9 @@ def test_who_asks_for_some_gangs_gets_no_drawing_of_all(
 
 
 def test_gangs_are_listed_by_name_and_need(
-    server: str, cluster: str, capsys: pytest.CaptureFixture[str]
+    service: str, cluster: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ask = ["plan", "-f", cluster, "--server", server, "-o", "name"]
+    ask = ["plan", "-f", cluster, "--server", service, "-o", "name"]
     assert main(ask) == 0
     assert capsys.readouterr().out == "ml/runs\nml/waits\n"
     assert main([*ask, "--waiting"]) == 0
@@ -341,7 +334,7 @@ def pod_group(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["first", "third"])
 def test_gangs_that_run_together_answer_to_their_own_names(
-    name: str, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, service: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ["third", "second", "first"]
     bodies = [node("n1", "r1"), node("n2", "r1"), *map(pod_group, names)]
@@ -353,7 +346,7 @@ def test_gangs_that_run_together_answer_to_their_own_names(
     file.write_text(yaml.safe_dump_all(bodies))
 
     def told(command: str, *options: str) -> Any:
-        ask = [command, "-f", str(file), "--server", server, "-o", "json", *options]
+        ask = [command, "-f", str(file), "--server", service, "-o", "json", *options]
         assert main(ask) == 0
         return json.loads(capsys.readouterr().out)
 

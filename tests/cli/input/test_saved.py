@@ -42,18 +42,18 @@ def test_saved_bytes_are_neither_an_answer_nor_read_with_other_files(
 
 
 def test_a_request_is_read_alone_from_a_folder_or_standard_input_as_well(
-    call: Call, tmp_path: Path
+    call: Call, service: str, tmp_path: Path
 ) -> None:
     saved = tmp_path / "folder" / "request.json"
     saved.parent.mkdir()
     saved.write_text(REQUEST)
     digests = set()
     for origin in (str(saved.parent), str(saved), "-"):
-        done = call("plan", "-f", origin, "-o", "json", stdin=REQUEST)
+        done = call("plan", "-f", origin, "-o", "json", "--server", service, stdin=REQUEST)
         assert done.returncode == 0, done.stderr
         digests.add(json.loads(done.stdout)["requestDigest"])
     assert len(digests) == 1
-    assert call("plan", "-f", "-", stdin=OBJECTS).returncode == 0
+    assert call("plan", "-f", "-", "--server", service, stdin=OBJECTS).returncode == 0
 
 
 def test_a_field_of_a_request_that_is_there_twice_is_an_error(call: Call, tmp_path: Path) -> None:
