@@ -118,6 +118,11 @@ NOON = datetime.fromisoformat("2026-01-01T12:00:00+00:00")
     [
         ({"expires": "2026-01-01T11:59:59Z"}, None, False),
         ({"expires": "2026-01-01T12:00:01Z"}, None, True),
+        ({"expires": "2026-01-01T12:00:00Z"}, None, True),
+        ({"expires": "2026-01-02T00:00:00Z", "ttl": "1h"}, "2026-01-01T10:59:00Z", False),
+        ({"expires": "2026-01-01T11:59:59Z", "ttl": "9h"}, "2026-01-01T10:59:00Z", False),
+        ({"expires": "2026-01-01T11:59:59Z", "ttl": "0s"}, None, True),
+        ({"ttl": "2562047h47m16.854775807s"}, "9000-01-01T00:00:00Z", True),
         ({"ttl": "1h"}, "2026-01-01T10:59:00Z", False),
         ({"ttl": "1h30m"}, "2026-01-01T10:59:00Z", True),
         ({"ttl": "0s"}, "2020-01-01T00:00:00Z", True),
@@ -145,11 +150,58 @@ def test_who_owns_is_found_by_reference_controller_or_both() -> None:
     assert [o.pod.rpartition("/")[2] for o in found.owners] == ["a", "c", "b"]
 
 
-def test_taints_are_for_owners_that_tolerate_them() -> None:
-    tainted = reservation(taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}])
-    patient = pod("a", labels={"app": "x"}, tolerations=[{"key": "k", "operator": "Exists"}])
-    found = only(tainted, patient, pod("b", labels={"app": "x"}))
-    assert [o.pod for o in found.owners] == ["namespaces/ml/pods/a"]
+@pytest.mark.parametrize(
+    ("owner", "owns"),
+    [
+        ({"object": {}}, True),
+        ({"object": {"kind": "Pod", "namespace": "ml", "name": "a", "uid": "u-a"}}, True),
+        ({"object": {"kind": "Job", "name": "a"}}, False),
+        ({"object": {"namespace": "other", "name": "a"}}, False),
+        ({"object": {"name": "b"}}, False),
+        ({"object": {"uid": "another"}}, False),
+        ({"object": {"name": "a"}, "labelSelector": {"matchLabels": {"app": "y"}}}, False),
+        ({"controller": {"kind": "Job", "name": "j", "uid": "u-j"}}, True),
+        ({"controller": {"namespace": "ml", "uid": "u-j"}}, True),
+        ({"controller": {"namespace": "other", "uid": "u-j"}}, False),
+        ({"controller": {"kind": "Job", "name": "other"}}, False),
+        ({"controller": {"kind": "ReplicaSet", "name": "j"}}, False),
+        ({"controller": {"uid": "another"}}, False),
+        ({"controller": {"kind": "Thing", "name": "t"}}, False),
+        ({"object": {"name": "b"}, "controller": {"name": "j"}}, False),
+    ],
+)
+def test_all_that_is_said_of_an_owner_has_to_be_so(owner: Body, owns: bool) -> None:
+    owned_by = [
+        {"kind": "Thing", "name": "t", "uid": "u-t"},
+        {"kind": "Job", "name": "j", "uid": "u-j", "controller": True},
+    ]
+    one = pod("a", labels={"app": "x"}, metadata={"uid": "u-a", "ownerReferences": owned_by})
+    found = only(reservation(owners=[owner]), one)
+    assert [o.pod for o in found.owners] == ["namespaces/ml/pods/a"] * owns
+
+
+@pytest.mark.parametrize(
+    ("toleration", "effect", "owns"),
+    [
+        (None, "NoSchedule", False),
+        (None, "PreferNoSchedule", True),
+        ({"operator": "Exists"}, "NoSchedule", True),
+        ({"key": "k", "operator": "Exists"}, "NoSchedule", True),
+        ({"key": "k", "operator": "Exists", "effect": "NoSchedule"}, "NoSchedule", True),
+        ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, "NoSchedule", False),
+        ({"key": "other", "operator": "Exists"}, "NoSchedule", False),
+        ({"key": "k", "value": "v"}, "NoExecute", True),
+        ({"key": "k", "value": "w"}, "NoExecute", False),
+        ({"key": "other", "value": "v"}, "NoExecute", False),
+    ],
+)
+def test_taints_are_for_owners_that_tolerate_them(
+    toleration: Body | None, effect: str, owns: bool
+) -> None:
+    tainted = reservation(taints=[{"key": "k", "value": "v", "effect": effect}])
+    tolerations = [] if toleration is None else [toleration]
+    found = only(tainted, pod("a", labels={"app": "x"}, tolerations=tolerations))
+    assert [o.pod for o in found.owners] == ["namespaces/ml/pods/a"] * owns
 
 
 def test_one_that_nobody_may_use_still_holds() -> None:

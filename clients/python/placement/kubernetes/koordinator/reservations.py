@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -159,21 +160,20 @@ class _Reader:
         )
 
     def _has_expired(self, at: At) -> bool:
+        """Whether `expires` or `ttl` has passed; where `ttl` is zero, neither counts."""
         spec = at.get("spec")
-        expires = read_time(spec.get("expires"))
-        if expires is None:
-            text = spec.get("ttl").text(_DEFAULT_TTL)
-            ttl = parse_duration(text)
-            if ttl is None:
-                spec.get("ttl").problem(f"{text[:40]!r} is not a duration such as 1h30m")
-            created = read_time(at.get("metadata").get("creationTimestamp"))
-            if created is None or ttl is None or ttl == timedelta():
-                return False
-            try:
-                expires = created + ttl
-            except OverflowError:
-                return False
-        return self._as_of is not None and expires < self._as_of
+        text = spec.get("ttl").text(_DEFAULT_TTL)
+        ttl = parse_duration(text)
+        if ttl is None:
+            spec.get("ttl").problem(f"{text[:40]!r} is not a duration such as 1h30m")
+        ends = [read_time(spec.get("expires"))]
+        created = read_time(at.get("metadata").get("creationTimestamp"))
+        if created is not None and ttl is not None:
+            with suppress(OverflowError):
+                ends.append(created + ttl)
+        if self._as_of is None or ttl == timedelta():
+            return False
+        return any(end < self._as_of for end in ends if end is not None)
 
     def _allocatable(self, spec: At, status: At) -> dict[str, int]:
         told = status.get("allocatable")
