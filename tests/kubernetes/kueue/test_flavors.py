@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from placement import v1
+from placement.kubernetes.kueue.flavor_choice import _fill
 from tests.kubernetes.build import Body, container, node, pod, said, thing, translated
 
 GPU = "nvidia.com/gpu"
@@ -199,3 +204,41 @@ def test_a_workload_takes_of_a_quota_of_pods() -> None:
     for flavor in queue["spec"]["resourceGroups"][0]["flavors"]:
         flavor["resources"].append({"name": "pods", "nominalQuota": 1})
     assert queues_of(queue, workload("a", 1), workload("b", 1)) == {"a": "cq_spot", "b": "cq_own"}
+
+
+@given(st.lists(st.integers(0, 9), max_size=5), st.integers(0, 4), st.integers(0, 9))
+def test_pods_fill_the_fullest_nodes_one_by_one(free: list[int], each: int, pods: int) -> None:
+    """Nodes with as much free are counted together, and pods of a node, too."""
+    left, all_placed = [*free], True
+    for _ in range(pods if each else 0):
+        able = [n for n in left if n >= each]
+        all_placed = bool(able)
+        if not all_placed:
+            break
+        left[left.index(min(able))] -= each
+    counted = Counter(free)
+    assert _fill(counted, each, pods) is all_placed
+    if all_placed:
+        assert +counted == Counter(left)
+
+
+def test_nodes_that_are_closed_and_pods_that_have_ended_do_not_count() -> None:
+    queue = cluster_queue(spot=8, own=8)
+    done = pod("done", nodeName="n-spot", phase="Succeeded", containers=[container(gpu="8")])
+    assert queues_of(queue, workload("a", 8), done) == {"a": "cq_spot"}
+    closed = node("n-spot", labels={"pool": "spot"})
+    closed["spec"] = {"unschedulable": True}
+    bodies = [closed, NODES[1], *FLAVORS, LOCAL, queue, workload("a", 8)]
+    assert translated(*bodies).request.gangs[0].queue == "queues/cq_own"
+
+
+def test_all_pod_sets_take_one_flavor_that_each_of_them_may_take() -> None:
+    """The first flavor would do for one of the sets alone."""
+    both = workload("a", 1)
+    picky = {"spec": {"containers": [container(gpu="1")], "nodeSelector": {"pool": "own"}}}
+    both["spec"]["podSets"].append({"name": "other", "count": 1, "template": picky})
+    queue = cluster_queue(spot=8, own=8)
+    assert queues_of(queue, both) == {"a": "cq_own"}
+    torn = workload("a", 1, nodeSelector={"pool": "spot"})
+    torn["spec"]["podSets"].append({"name": "other", "count": 1, "template": picky})
+    assert queues_of(queue, torn) == {"a": "cq"}
