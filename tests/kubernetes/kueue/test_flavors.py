@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,7 +123,7 @@ def test_quota_that_a_workload_holds_is_used_in_its_flavor() -> None:
         assert {q.name: dict(q.used) for q in sent if q.used} == {"queues/cq_spot": {"gpus": 6}}
 
 
-def test_pods_take_flavors_whose_labels_they_select_and_whose_taints_they_tolerate() -> None:
+def test_pods_take_flavors_whose_labels_they_select() -> None:
     queue = cluster_queue(spot=8, own=8)
     affinity = {
         "nodeAffinity": {
@@ -135,16 +136,61 @@ def test_pods_take_flavors_whose_labels_they_select_and_whose_taints_they_tolera
     }
     assert queues_of(queue, workload("a", 1, nodeSelector={"pool": "own"})) == {"a": "cq_own"}
     assert queues_of(queue, workload("a", 1, affinity=affinity)) == {"a": "cq_own"}
-    tainted = thing(
-        "ResourceFlavor", VERSION, "spot",
-        spec={"nodeLabels": {"pool": "spot"}, "nodeTaints": [
-            {"key": "spot", "value": "yes", "effect": "NoSchedule"}]},
-    )  # fmt: skip
-    found = translated(*NODES, tainted, FLAVORS[1], LOCAL, queue, workload("a", 1)).request
-    assert found.gangs[0].queue == "queues/cq_own"
-    tolerant = workload("a", 1, tolerations=[{"key": "spot", "operator": "Exists"}])
-    found = translated(*NODES, tainted, FLAVORS[1], LOCAL, queue, tolerant).request
-    assert found.gangs[0].queue == "queues/cq_spot"
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "effect", "takes"),
+    [
+        ([], "NoSchedule", False),
+        ([], "PreferNoSchedule", True),
+        ([{"operator": "Exists"}], "NoSchedule", True),
+        ([{"key": "spot", "operator": "Exists"}], "NoExecute", True),
+        ([{"key": "own", "operator": "Exists"}], "NoExecute", False),
+        ([{"key": "spot", "value": "yes"}], "NoSchedule", True),
+        ([{"key": "spot", "value": "no"}], "NoSchedule", False),
+        ([{"key": "spot", "value": "yes", "effect": "NoExecute"}], "NoSchedule", False),
+        ([{"key": "own", "value": "yes"}, {"key": "spot", "value": "yes"}], "NoSchedule", True),
+    ],
+)
+def test_a_flavor_with_taints_is_taken_by_those_who_tolerate_them(
+    tolerations: list[Body], effect: str, takes: bool
+) -> None:
+    """Whether the pods do so themselves or Kueue adds what the flavor says."""
+    taint = {"key": "spot", "value": "yes", "effect": effect}
+    spec = {"nodeLabels": {"pool": "spot"}, "nodeTaints": [taint]}
+    queue = cluster_queue(spot=8, own=8)
+    for own, added in ((tolerations, []), ([], tolerations)):
+        flavor = thing("ResourceFlavor", VERSION, "spot", spec={**spec, "tolerations": added})
+        asking = workload("a", 1, tolerations=own)
+        found = translated(*NODES, flavor, FLAVORS[1], LOCAL, queue, asking).request.gangs[0]
+        assert found.queue == ("queues/cq_spot" if takes else "queues/cq_own")
+
+
+@pytest.mark.parametrize(
+    ("terms", "takes"),
+    [
+        pytest.param([("In", ["spot"])], True, id="the label of the flavor"),
+        pytest.param([("NotIn", ["spot"])], False, id="another label"),
+        pytest.param([("In", ["own"]), ("Exists", [])], True, id="one of two terms is enough"),
+        pytest.param([("In", ["own"]), ("In", ["gone"])], False, id="no term"),
+    ],
+)
+def test_a_flavor_is_taken_where_one_term_of_the_affinity_holds(
+    terms: list[tuple[str, list[str]]], takes: bool
+) -> None:
+    """What terms say of other labels does not count."""
+    elsewhere = {"key": "zone", "operator": "In", "values": ["gone"]}
+    entries = [
+        {"matchExpressions": [{"key": "pool", "operator": o, "values": v}, elsewhere]}
+        for o, v in terms
+    ]
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": entries}
+        }
+    }
+    found = queues_of(cluster_queue(spot=8, own=8), workload("a", 1, affinity=affinity))
+    assert (found["a"] == "cq_spot") is takes
 
 
 def test_pods_that_no_flavor_takes_are_refused() -> None:

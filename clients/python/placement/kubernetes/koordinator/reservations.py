@@ -24,8 +24,9 @@ from placement.kubernetes.nodes.device_annotations import read_allocated
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.needs import read_json
 from placement.kubernetes.pods.pods import Pod
-from placement.kubernetes.pods.podspec import PodSpecReader, read_taint, resources_message
+from placement.kubernetes.pods.podspec import PodSpecReader, resources_message
 from placement.kubernetes.pods.shares import read_shares
+from placement.kubernetes.pods.taints import read_taint, tolerates
 from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.values.selectors import LabelSelector, read_selector
@@ -207,7 +208,7 @@ class _Reader:
                     if _is(reference, pod)
                     and _is_controlled(controller, pod)
                     and (selector is None or selector.matches(pod.labels))
-                    and all(_tolerates(pod, taint) for taint in taints)
+                    and all(tolerates(pod.spec.tolerations, taint) for taint in taints)
                 ]
         return owners
 
@@ -258,18 +259,3 @@ def _is_controlled(controller: At, pod: Pod) -> bool:
         ):
             return True
     return False
-
-
-def _tolerates(pod: Pod, taint: v1.Taint) -> bool:
-    if taint.effect == v1.TaintEffect.TAINT_EFFECT_PREFER_NO_SCHEDULE:
-        return True
-    exists = v1.TolerationOperator.TOLERATION_OPERATOR_EXISTS
-    return any(
-        (
-            t.key in ("", taint.key)
-            if t.operator == exists
-            else t.key == taint.key and t.value == taint.value
-        )
-        and t.effect in (v1.TaintEffect.TAINT_EFFECT_UNSPECIFIED, taint.effect)
-        for t in pod.spec.tolerations
-    )

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, Final, NamedTuple
 
+from placement import v1
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.narrowed_affinity import REQUIRED, narrowed
+from placement.kubernetes.pods.taints import read_taint, read_tolerations, tolerates
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.values.reading import At, Findings
 from placement.kubernetes.values.selectors import read_requirement
@@ -31,7 +33,7 @@ class Flavor(NamedTuple):
 
     labels: Mapping[str, str]
     tolerations: tuple[Any, ...] = ()
-    taints: tuple[Mapping[str, Any], ...] = ()
+    taints: tuple[v1.Taint, ...] = ()
 
 
 #: A flavor about which nothing is known restricts nothing.
@@ -111,7 +113,7 @@ def read_flavors(
         known[one.name] = Flavor(
             spec.get("nodeLabels").labels(),
             tuple(entry.value for entry in spec.get("tolerations").items()),
-            tuple(entry.value for entry in spec.get("nodeTaints").items()),
+            tuple(read_taint(entry) for entry in spec.get("nodeTaints").items()),
         )
         problems += [one.problem(*finding) for finding in findings]
     return Flavors(known, {one.name: _groups(one, known) for one in cluster_queues})
@@ -137,11 +139,9 @@ def _takes(template: Mapping[str, Any], flavor: Flavor, keys: Collection[str]) -
     resources have.
     """
     spec = At(template, {}).get("spec")
-    tolerations = [entry.value for entry in spec.get("tolerations").items()] + [*flavor.tolerations]
-    if not all(
-        taint.get("effect") == "PreferNoSchedule" or any(_tolerates(t, taint) for t in tolerations)
-        for taint in flavor.taints
-    ):
+    own = (spec.get("tolerations"), At([*flavor.tolerations], {}))
+    tolerations = [one for at in own for one in read_tolerations(at, [])]
+    if not all(tolerates(tolerations, taint) for taint in flavor.taints):
         return False
     selected = spec.get("nodeSelector").labels()
     if any(flavor.labels.get(key) != selected[key] for key in selected if key in keys):
@@ -156,18 +156,6 @@ def _takes(template: Mapping[str, Any], flavor: Flavor, keys: Collection[str]) -
         .get("nodeSelectorTerms").items()
     ]  # fmt: skip
     return not terms or any(all(r.matches(flavor.labels) for r in term) for term in terms)
-
-
-def _tolerates(toleration: Any, taint: Mapping[str, Any]) -> bool:
-    if not isinstance(toleration, dict):
-        return False
-    key, effect = toleration.get("key"), toleration.get("effect")
-    exists = toleration.get("operator") == "Exists"
-    return (
-        (not effect or effect == taint.get("effect"))
-        and (key == taint.get("key") or (exists and not key))
-        and (exists or (toleration.get("value") or "") == (taint.get("value") or ""))
-    )
 
 
 def requested(template: Mapping[str, Any]) -> set[str]:

@@ -19,8 +19,9 @@ from placement.kubernetes.nodes.devices import Devices
 from placement.kubernetes.nodes.label_paths import HOSTNAME, LabelPaths
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.pods import Pod
-from placement.kubernetes.pods.podspec import HostPort, read_taint, resources_message
+from placement.kubernetes.pods.podspec import HostPort, resources_message
 from placement.kubernetes.pods.shares import GPU, HUNDREDTHS, MANAGED
+from placement.kubernetes.pods.taints import read_taint
 from placement.kubernetes.problems import Diagnostics
 from placement.kubernetes.values.reading import At, Findings
 

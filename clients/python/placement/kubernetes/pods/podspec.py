@@ -44,6 +44,7 @@ from typing import Any, Final
 from placement import v1
 from placement.kubernetes.pods.namespaces import Namespaces
 from placement.kubernetes.pods.pod_rules import AffinityTerm, Spread, read_spread, read_terms
+from placement.kubernetes.pods.taints import read_tolerations
 from placement.kubernetes.values.reading import At, Finding, Findings
 from placement.kubernetes.values.selectors import read_requirement
 
@@ -56,11 +57,6 @@ _MOUNTABLE_ANYWHERE: Final = frozenset({
 #: Volumes whose location a claim decides.
 _CLAIMED: Final = ("persistentVolumeClaim", "ephemeral")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_TAINT_EFFECTS: Final[Mapping[str, v1.TaintEffect]] = {
-    "NoSchedule": v1.TaintEffect.TAINT_EFFECT_NO_SCHEDULE,
-    "PreferNoSchedule": v1.TaintEffect.TAINT_EFFECT_PREFER_NO_SCHEDULE,
-    "NoExecute": v1.TaintEffect.TAINT_EFFECT_NO_EXECUTE,
-}
 #: Resources that `spec.resources` of a whole pod may name.
 _POD_LEVEL: Final = ("cpu", "memory")
 _PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
@@ -211,7 +207,7 @@ def _read(spec: Mapping[str, Any], namespaces: Namespaces) -> PodSpec:
         requests=effective_requests(at),
         node_selector=at.get("nodeSelector").labels(),
         node_affinity=read_node_selector(affinity.get("nodeAffinity").get(_REQUIRED)),
-        tolerations=_tolerations(at.get("tolerations"), unsupported),
+        tolerations=read_tolerations(at.get("tolerations"), unsupported),
         affinity=read_terms(affinity.get("podAffinity").get(_REQUIRED), namespaces, unsupported),
         anti_affinity=read_terms(
             affinity.get("podAntiAffinity").get(_REQUIRED), namespaces, unsupported
@@ -303,56 +299,6 @@ def read_node_selector(at: At) -> v1.NodeSelector | None:
     if not terms.value:
         terms.problem("must hold at least one term")
     return v1.NodeSelector(terms=messages)
-
-
-def _tolerations(at: At, unsupported: list[str]) -> tuple[v1.Toleration, ...]:
-    result = []
-    for toleration in at.items():
-        key = toleration.get("key").text()
-        operator = toleration.get("operator").text("Equal") or "Equal"
-        value = toleration.get("value").text()
-        effect = _effect(toleration.get("effect"), none=v1.TaintEffect.TAINT_EFFECT_UNSPECIFIED)
-        if operator in ("Lt", "Gt"):
-            unsupported.append(toleration.get("operator").path + f" {operator}")
-        elif operator not in ("Exists", "Equal"):
-            toleration.get("operator").problem(f"must be Exists or Equal, not {operator}")
-        elif operator == "Equal" and not key:
-            toleration.get("operator").problem("must be Exists when the key is empty")
-        elif operator == "Exists" and value:
-            toleration.get("value").problem("must be empty when the operator is Exists")
-        else:
-            result.append(
-                v1.Toleration(
-                    key=key,
-                    operator=v1.TolerationOperator.TOLERATION_OPERATOR_EXISTS
-                    if operator == "Exists"
-                    else v1.TolerationOperator.TOLERATION_OPERATOR_EQUAL,
-                    value=value,
-                    effect=effect,
-                )
-            )
-    return tuple(result)
-
-
-def read_taint(at: At) -> v1.Taint:
-    """A taint of a node."""
-    return v1.Taint(
-        key=at.get("key").required_text(),
-        value=at.get("value").text(),
-        effect=_effect(at.get("effect"), none=None),
-    )
-
-
-def _effect(at: At, *, none: v1.TaintEffect | None) -> v1.TaintEffect:
-    """A taint effect; `none` stands for an absent one, which is wrong when it is None."""
-    text = at.text()
-    if not text and none is not None:
-        return none
-    effect = _TAINT_EFFECTS.get(text)
-    if effect is None:
-        at.problem(f"must be one of {', '.join(_TAINT_EFFECTS)}, not {text or 'empty'}")
-        return v1.TaintEffect.TAINT_EFFECT_NO_SCHEDULE
-    return effect
 
 
 def _host_ports(at: At) -> tuple[HostPort, ...]:
