@@ -107,6 +107,8 @@ class AdviceCycle:
         self._asked_at: dict[_Waiting, float] = {}
         self._begun_at: dict[_Waiting, float] = {}
         self._overtaken: set[_Waiting] = set()
+        #: How often advice of each was overtaken, or could not be written.
+        self._failures: dict[_Waiting, int] = {}
         self._under_way: set[_Waiting] = set()
         #: What was there when it was asked last, and how long the answer took.
         self._room = Room()
@@ -218,12 +220,21 @@ class AdviceCycle:
         self._under_way = {
             one for one in self._since if one not in known and not advised.isdisjoint(one[1])
         }
-        self._overtaken |= before & known
+        for one in before & known:
+            self._fail(one)
         known |= self._under_way
+        self._failures = {one: count for one, count in self._failures.items() if one in known}
         self._since = {one: self._since.get(one, now) for one in known | strays}
         self._asked_at = {one: at for one, at in self._asked_at.items() if one in known}
         self._begun_at = {one: at for one, at in self._begun_at.items() if one in known - before}
         return waiting
+
+    def _fail(self, one: _Waiting) -> None:
+        """Advice of a gang was overtaken, or could not be written: it is asked about soon, and each
+        time later, for an API server that takes nothing is not to be asked every second.
+        """
+        self._overtaken.add(one)
+        self._failures[one] = self._failures.get(one, 0) + 1
 
     def _is_due(self, waiting: Mapping[Key, _Waiting], room: Room) -> bool:
         now = self._clocks.steady()
@@ -236,8 +247,12 @@ class AdviceCycle:
             asked_at = self._asked_at.get(one)
             if asked_at is None and now - self._since[one] >= self._options.idle_window:
                 return True
-            soon = has_room or one in self._overtaken
-            if asked_at is not None and now - asked_at >= (quick if soon else self._options.retry):
+            wait = self._options.retry
+            if has_room:
+                wait = quick
+            elif one in self._overtaken:
+                wait = min(wait, quick * 2 ** min(self._failures[one] - 1, 60))
+            if asked_at is not None and now - asked_at >= wait:
                 return True
         return False
 
@@ -287,7 +302,7 @@ class AdviceCycle:
             may_begin = not (is_late or _needs(plan) & failed)
             if not (may_begin and self._lifecycle.begin(advice, objects, expected)):
                 failed.add(plan.gang)
-                self._overtaken.add(waiting[plan.gang])
+                self._fail(waiting[plan.gang])
             else:
                 self._begun_at[waiting[plan.gang]] = self._clocks.steady()
 

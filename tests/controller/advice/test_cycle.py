@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -286,8 +287,18 @@ def test_a_gang_whose_plan_was_overtaken_is_planned_anew_soon(world: World) -> N
     assert world.asked_after(10.0) == 1
     assert world.asked_after(1.0) == 1
     world.answer = v1.Placement()
-    assert world.asked_after(1.0) == 1
+    assert world.asked_after(2.0) == 1
     assert world.asked_after(2.0) == 0
+
+
+def test_a_gang_whose_advice_can_never_be_written_is_planned_anew_ever_later(world: World) -> None:
+    """As where the controller may not change pods."""
+    world.answer, world.stands = PLACE, False
+    assert world.asked_after(10.0) == 1
+    asked = [world.now for _ in range(160) if world.asked_after(0.25)]
+    assert [later - one for one, later in pairwise(asked)] == [2.0, 4.0, 8.0, 10.0, 10.0]
+    world.stands = True
+    assert world.asked_after(10.0) == 1
 
 
 def test_a_slow_service_has_as_long_a_rest(world: World) -> None:
