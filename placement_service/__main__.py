@@ -88,6 +88,7 @@ class JsonFormatter(logging.Formatter):
             "severity": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
+            **getattr(record, "about", {}),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

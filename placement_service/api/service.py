@@ -24,7 +24,7 @@ from placement_service.api import envelope
 from placement_service.api.admission import Admission, Place
 from placement_service.api.calls.bare_answer import bare_answer
 from placement_service.api.calls.news import News, telling
-from placement_service.api.calls.running import RunningCall, budget_of, shown_title
+from placement_service.api.calls.running import MOST_SHOWN, RunningCall, budget_of, shown_title
 from placement_service.api.calls.status import Context, Refused, errors_as_status, grpc_code
 from placement_service.api.compute.frames import Kind, Standing, digests, read_stage
 from placement_service.api.compute.pool import ComputePool, ComputeProcess
@@ -200,6 +200,8 @@ class PlacementCalls:
         """The answer to a request; raises a PlacementError or Refused."""
         arrival = asyncio.get_running_loop().time()
         title = "a request"
+        about = {"method": method.name}
+        log = logging.LoggerAdapter(logger, {"about": about})
         try:
             peer, size = context.peer(), len(message)
             with self._admission.place(peer, size) as place, contextlib.ExitStack() as parts:
@@ -221,6 +223,8 @@ class PlacementCalls:
                 question = await envelope.unwrapped(request, asked.question)
                 parts.enter_context(question)
                 title = shown_title(header.label)
+                if header.label:
+                    about["label"] = header.label[:MOST_SHOWN]
                 base = None if header.base is None else self._base(header.base)
                 trace.note(label=title)
                 budget = budget_of(
@@ -228,7 +232,17 @@ class PlacementCalls:
                 )
                 tell = telling(method, news)
                 call = RunningCall(
-                    asked, request, question, header.label, title, budget, tell, trace, base
+                    asked,
+                    request,
+                    question,
+                    header.label,
+                    title,
+                    about,
+                    log,
+                    budget,
+                    tell,
+                    trace,
+                    base,
                 )
                 async with _heard(method, call, context):
                     with stage(Stage.WAIT):
@@ -241,10 +255,10 @@ class PlacementCalls:
                     finally:
                         self._pool.give_back(process)
         except (PlacementError, Refused) as error:
-            logger.info("%s was not answered: %r", title, error)
+            log.info("%s was not answered: %r", title, error)
             raise
         except asyncio.CancelledError:
-            logger.info("%s was not answered: the caller left", title)
+            log.info("%s was not answered: the caller left", title)
             raise
 
     async def _turn(self, call: RunningCall, place: Place) -> ComputeProcess:
@@ -268,15 +282,15 @@ class PlacementCalls:
             # The process is late, and its caller must not wait for it. It is told to stop when it
             # is given back.
             if call.hurried:
-                logger.info("%s: the best answer so far leaves, as was asked", call.title)
+                call.log.info("%s: the best answer so far leaves, as was asked", call.title)
                 detail = "The search was told to end."
                 return call.best_so_far(placement_pb2.Termination(detail=detail))
             self._metrics.late.inc()
             call.best = call.bare if call.best is None else call.best
             if call.best is None:
-                logger.warning("%s: a stage was late, and there is no answer yet", call.title)
+                call.log.warning("%s: a stage was late, and there is no answer yet", call.title)
                 raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
-            logger.warning("%s: a stage was late; the best answer so far leaves", call.title)
+            call.log.warning("%s: a stage was late; the best answer so far leaves", call.title)
             return call.best_so_far()
         finally:
             making.cancel()
@@ -332,6 +346,8 @@ class PlacementCalls:
                     call.tell(body)
                 case Kind.NAMED:
                     call.digest = body
+                    call.about["request"] = content.text(body)
+                    call.trace.note(request=call.about["request"])
                 case Kind.HELD:
                     await self._keep(call, body)
                 case Kind.BEST:
@@ -347,7 +363,7 @@ class PlacementCalls:
                     end, _, summary = body.decode(errors="replace").partition("\n")
                     self._metrics.answers.labels(end).inc()
                     call.trace.note(answer=end)
-                    logger.info("%s: %s in %.3f s", call.title, summary, call.elapsed())
+                    call.log.info("%s: %s in %.3f s", call.title, summary, call.elapsed())
                 case Kind.DONE:
                     return body
                 case Kind.REFUSED:
@@ -385,7 +401,7 @@ class PlacementCalls:
         whole = whole_request_of(call.method.call)
         name = call.dump = self._dumps.save(call.question, call.digest, call.told, whole)
         saved = f"dump {name!r}" if name else "not dumped"
-        logger.error("defect: %s; %s: %s", call.title, saved, what)
+        call.log.error("defect: %s; %s: %s", call.title, saved, what)
         return name
 
 

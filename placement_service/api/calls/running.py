@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,7 @@ from placement_service.api.tracing import Trace
 _FOREVER = 10 * 365 * 86400.0
 
 #: Characters of a label in a log line.
-_SHOWN = 80
+MOST_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class RunningCall:
     question: memoryview
     label: str
     title: str
+    #: What its log lines are about, in fields, and where they are written.
+    about: dict[str, str]
+    log: logging.LoggerAdapter[logging.Logger]
     budget: Budget
     tell: Callable[[bytes], None]
     trace: Trace
@@ -120,4 +124,4 @@ def shown_title(label: str) -> str:
     """The name of a request in log lines; callers may give it one."""
     if not label:
         return "a request without a label"
-    return ascii(label if len(label) <= _SHOWN else label[:_SHOWN] + "...")
+    return ascii(label if len(label) <= MOST_SHOWN else label[:MOST_SHOWN] + "...")

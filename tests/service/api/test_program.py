@@ -56,6 +56,27 @@ def program() -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+def test_lines_about_a_request_have_its_name_and_digest_in_fields(meeting: Path) -> None:
+    (meeting / "go on").touch()
+    with program() as (process, port), grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert process.stderr is not None
+        question = message(open_snapshot())
+        question.label = "nightly"
+        answer = PlacementServiceStub(channel).ComputePlacement(question, timeout=LONG)
+        line = json.loads(process.stderr.readline())
+        fields = {
+            "method": "ComputePlacement",
+            "label": "nightly",
+            "request": answer.placement.request_digest,
+        }
+        assert fields.items() <= line.items()
+        question.snapshot.nodes[0].name = ""
+        with pytest.raises(grpc.RpcError):
+            PlacementServiceStub(channel).ComputePlacement(question, timeout=LONG)
+        line = json.loads(process.stderr.readline())
+        assert (line["method"], line["label"]) == ("ComputePlacement", "nightly")
+
+
 def test_the_program_serves_until_sigterm_and_then_drains(meeting: Path) -> None:
     with program() as (process, port):
         assert process.stderr is not None

@@ -75,16 +75,16 @@ def test_stages_are_spans_within_the_span_of_the_caller(
 ) -> None:
     question = message(open_snapshot())
     question.label = "nightly"
-    traced.stub.ComputePlacement(question, timeout=LONG, metadata=TRACEPARENT)
+    answer = traced.stub.ComputePlacement(question, timeout=LONG, metadata=TRACEPARENT)
     found = spans_of_a_call(collector[1])
     assert {span.trace_id.hex() for span in found.values()} == {TRACE}
     parents = {span.span_id: name for name, span in found.items()}
     call = found["placement.v1.PlacementService/ComputePlacement"]
     assert call.parent_span_id.hex() == CALLER
     assert call.status.code == Status.STATUS_CODE_UNSET
-    assert {one.key: one.value.string_value for one in call.attributes}["placement.label"] == (
-        "'nightly'"
-    )
+    noted = {one.key: one.value.string_value for one in call.attributes}
+    assert noted["placement.label"] == "'nightly'"
+    assert noted["placement.request"] == answer.placement.request_digest
     within = {
         name: parents[span.parent_span_id] for name, span in found.items() if span is not call
     }
