@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placement_service.entities.devices import Device
 from placement_service.entities.eviction import Eviction, EvictionKind
-from placement_service.entities.request import HOSTNAME, Effect, PodGang, Snapshot, Taint
+from placement_service.entities.naming.pod_assignment import name_pods
+from placement_service.entities.request import (
+    HOSTNAME,
+    Effect,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    Policy,
+    Snapshot,
+    Taint,
+)
+from placement_service.formulation.formulate import formulate
+from placement_service.heuristic.first_answer import first_answer
 from placement_service.planning import changes
 from placement_service.planning.changes import Place
 from placement_service.planning.explain import carried_out
 from placement_service.planning.levels import inside
 from tests.service.evictions import running
 from tests.service.questions import gang, node
+from tests.strategies import EVERYTHING, TINY, full_clusters, snapshots
 
 POD = "namespaces/ml/pods/mine-0"
 GPUS_ONLY = Taint("gpu", "", Effect.NO_SCHEDULE)
@@ -95,3 +113,94 @@ def test_domains_in_no_broader_one_do_not_hide_that_others_lie_in_one() -> None:
     assert not inside(Snapshot((in_none,), ()), "rack", "block")
     # A rack that is in a block only in part.
     assert not inside(Snapshot((in_block, node("n2", rack="r0")), ()), "rack", "block")
+
+
+@given(st.one_of(snapshots(TINY, EVERYTHING), full_clusters()))
+def test_pods_that_come_and_go_leave_everything_as_it_was(snapshot: Snapshot) -> None:
+    plan = first_answer(formulate(snapshot, Policy()))
+    places = {b.pod: Place(b.node) for b in name_pods(snapshot, plan.assignments)}
+    there = changes.assigned(snapshot, places)
+    assert amounts(there) == Counter(amounts(snapshot)) + taken_by(there, places)
+    ports = [len(n.host_ports) for n in there.nodes]
+    assert sum(ports) - sum(len(n.host_ports) for n in snapshot.nodes) == sum(
+        len(s.template.host_ports) * sum(pod.name in places for pod in s.bound_pods)
+        for _, s in sets(there)
+    )
+    assert {p.name: p.node for p in there.running_pods if p.name in places} == {
+        name: place.node for name, place in places.items()
+    }
+
+    gone = changes.without_pods(there, places)
+    assert amounts(gone) == amounts(snapshot)
+    for after, before in zip(gone.nodes, snapshot.nodes, strict=True):
+        assert Counter(after.host_ports) == Counter(before.host_ports)
+    assert gone.running_pods == snapshot.running_pods
+    again = changes.released(there, places)
+    displaced = changes.displaced(there, places)
+    assert amounts(again) == amounts(snapshot)
+    assert amounts(displaced) == amounts(there)
+    for one in (again, displaced):
+        assert names(one, waiting=True) == names(snapshot, waiting=True)
+        assert names(one, waiting=False) == names(snapshot, waiting=False)
+
+
+@given(full_clusters(), st.data())
+def test_who_goes_gives_back_what_it_had_and_others_run_on(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
+    running_pods = sorted({pod.name for _, s in sets(snapshot) for pod in s.bound_pods})
+    pods = set(data.draw(st.lists(st.sampled_from(running_pods)))) if running_pods else set()
+    gangs = set(data.draw(st.lists(st.sampled_from([g.name for g in snapshot.gangs]), max_size=1)))
+    after = changes.without_pods(snapshot, pods, gangs)
+    given_back = taken_by(snapshot, pods)
+    assert amounts(after) == Counter(amounts(snapshot)) - given_back
+    kept = [gang for gang in snapshot.gangs if gang.name not in gangs]
+    assert [gang.name for gang in after.gangs] == [gang.name for gang in kept]
+    for now, then in zip(after.gangs, kept, strict=True):
+        assert now.base_gang == ("" if then.base_gang in gangs else then.base_gang)
+        for new, old in zip(now.groups, then.groups, strict=True):
+            for one, before in zip(new.pod_sets, old.pod_sets, strict=True):
+                stay = tuple(pod for pod in before.bound_pods if pod.name not in pods)
+                assert (one.pods, one.bound_pods) == (before.pods, stay)
+    seen = {pod.name for pod in snapshot.running_pods}
+    assert {pod.name for pod in after.running_pods} == seen - pods
+
+
+def sets(snapshot: Snapshot) -> Iterator[tuple[PodGroup, PodSet]]:
+    return ((g, s) for gang in snapshot.gangs for g in gang.groups for s in g.pod_sets)
+
+
+def names(snapshot: Snapshot, *, waiting: bool) -> list[list[str]]:
+    """The pods of each set that wait, or run."""
+    return [
+        sorted(p.name for p in (s.pods if waiting else s.bound_pods)) for _, s in sets(snapshot)
+    ]
+
+
+def amounts(snapshot: Snapshot) -> Counter[tuple[str, str]]:
+    """What pods have of each node."""
+    return +Counter({(n.name, r): a for n in snapshot.nodes for r, a in n.requested.items()})
+
+
+def taken_by(snapshot: Snapshot, pods: Collection[str]) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for _, pod_set in sets(snapshot):
+        for pod in pod_set.bound_pods:
+            if pod.name in pods:
+                found.update({(pod.node, r): a for r, a in pod_set.template.requests.items()})
+    return found
+
+
+def test_only_what_runs_of_other_gangs_stays() -> None:
+    """The base of a gang that is kept counts only where it is kept, too."""
+    runs = running("runs", "n0", gpus=1)
+    waits = gang("waits", pods=2, gpus=1)
+    part = replace(gang("part", pods=1, gpus=1), base_gang=waits.name)
+    [group] = runs.groups
+    [pods] = group.pod_sets
+    more = replace(pods, pods=(Pod("namespaces/ml/pods/more"),))
+    some = replace(runs, groups=(replace(group, pod_sets=(more,)),))
+    left = changes.only(Snapshot((node("n0", used=1),), (some, waits, part)), {part.name})
+    assert left.gangs == (runs, replace(part, base_gang=""))
+    both = changes.only(left, {part.name, runs.name})
+    assert both == left
