@@ -27,18 +27,20 @@ def devices_in_the_way(node: Node, template: PodTemplate, policy: Policy) -> str
         needs = share is not None or nics > 0 or template.required_partition is not None
         return f"{node.short_name} does not list its GPUs" if needs else ""
     if share is not None:
-        return _no_room_for_share(node, share) or _no_network(node, share.count, nics)
+        able = [d for d in node.devices if d.healthy and _holds(d, share)]
+        return _no_room_for_share(node, share, able) or _no_network(node, able, share.count, nics)
     count = policy.whole_gpus(template.requests)
     if not count:
         return ""
-    free = {d.index for d in node.devices if d.whole}
-    if len(free) < count:
-        verb = "is" if len(free) == 1 else "are"
+    able = [d for d in node.devices if d.whole]
+    if len(able) < count:
+        verb = "is" if len(able) == 1 else "are"
         there = f"{words.gpus(len(node.devices))} on {node.short_name}"
-        state = _state_of([d for d in node.devices if d.index not in free])
-        return f"{len(free)} of {there} {verb} wholly free: {state}"
+        state = _state_of([d for d in node.devices if not d.whole])
+        return f"{len(able)} of {there} {verb} wholly free: {state}"
+    free = {d.index for d in able}
     return _no_partition(node, count, free, template.required_partition) or _no_network(
-        node, count, nics
+        node, able, count, nics
     )
 
 
@@ -76,47 +78,48 @@ def _no_partition(
     return f"no partition of {asked} is free on {node.short_name}: {'; '.join(each)}"
 
 
-def _no_room_for_share(node: Node, share: DeviceShare) -> str:
-    fitting = [d for d in node.devices if d.healthy and _holds(d, share)]
-    if len(fitting) >= share.count:
+def _no_room_for_share(node: Node, share: DeviceShare, able: Sequence[Device]) -> str:
+    if len(able) >= share.count:
         return ""
     want = _share_word(share)
     if share.count > 1:
-        verb = "has" if len(fitting) == 1 else "have"
+        verb = "has" if len(able) == 1 else "have"
         there = f"{words.gpus(len(node.devices))} on {node.short_name}"
-        return f"{len(fitting)} of {there} {verb} {want} left, and a pod needs {share.count}"
-    return f"no GPU on {node.short_name} has {want} left: {_left_of(node.devices)}"
+        return f"{len(able)} of {there} {verb} {want} left, and a pod needs {share.count}"
+    left = words.listed([f"GPU {d.index} has {_left_of(d, share)}" for d in node.devices])
+    return f"no GPU on {node.short_name} has {want} left: {left}"
 
 
 def _holds(device: Device, share: DeviceShare) -> bool:
+    return device.used_milli + share.compute_milli <= WHOLE and _has_memory(device, share)
+
+
+def _has_memory(device: Device, share: DeviceShare) -> bool:
     memory = share.memory_milli
     if share.memory_bytes:
         if not device.memory_bytes:
             return False
         memory = -(-share.memory_bytes * WHOLE // device.memory_bytes)
-    return (
-        device.used_milli + share.compute_milli <= WHOLE
-        and device.used_memory_milli + memory <= WHOLE
-    )
+    return device.used_memory_milli + memory <= WHOLE
 
 
-def _no_network(node: Node, count: int, nics: int) -> str:
+def _no_network(node: Node, able: Sequence[Device], count: int, nics: int) -> str:
+    """What the switches of the devices lack that are free for a pod of so many, if anything."""
     if not nics:
         return ""
-    near = [d for d in node.devices if d.pcie_switch and d.nics and d.healthy]
-    usable = [d for d in near if (d.whole or d.used_milli < WHOLE)]
+    near = [d for d in able if d.pcie_switch and d.nics]
     there = sum({d.pcie_switch: d.nics for d in near}.values())
-    if not usable:
+    if not near:
         return f"no GPU that is free on {node.short_name} is on a switch with network devices"
     if count == 1:
         return f"no GPU that is free on {node.short_name} has {_devices(nics)} on its switch"
-    if len(usable) >= count and there >= nics:
+    if len(near) >= count and there >= nics:
         return (
             f"no {count} GPUs that are free on {node.short_name} have {_devices(nics)} on "
             "their switches, one on each at least"
         )
     return (
-        f"of {words.gpus(count)} with {_devices(nics)} {node.short_name} has {len(usable)} on "
+        f"of {words.gpus(count)} with {_devices(nics)} {node.short_name} has {len(near)} on "
         f"switches with {there}"
     )
 
@@ -133,13 +136,14 @@ def _state_of(devices: Sequence[Device]) -> str:
     return words.listed([f"{_gpus(indices)} {what}" for what, indices in found.items()])
 
 
-def _left_of(devices: Iterable[Device]) -> str:
-    left = [
-        f"GPU {d.index} has "
-        + (f"{(WHOLE - max(d.used_milli, d.used_memory_milli)) / 10:g} %" if d.healthy else "none")
-        for d in devices
-    ]
-    return words.listed(left)
+def _left_of(device: Device, share: DeviceShare) -> str:
+    """What is left of a device, as a part of it, or in bytes where these are asked for and lack."""
+    if not device.healthy:
+        return "none"
+    if share.memory_bytes and not _has_memory(device, share):
+        left = device.memory_bytes * (WHOLE - device.used_memory_milli) // WHOLE
+        return words.amount("memory", left) if device.memory_bytes else "memory that is not known"
+    return f"{(WHOLE - max(device.used_milli, device.used_memory_milli)) / 10:g} %"
 
 
 def _share_word(share: DeviceShare) -> str:

@@ -26,6 +26,7 @@ from placement_service.entities.request import (
     SpreadConstraint,
 )
 from placement_service.entities.selectors import LabelSelector
+from placement_service.explain.device_reasons import devices_in_the_way
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.devices import patterns as device_patterns
 from placement_service.formulation.formulate import formulate
@@ -152,6 +153,96 @@ def test_the_devices_in_the_way_are_named(there: Node, gang: PodGang, want: str)
     code, text = reason(there, gang)
     assert code is ReasonCode.DEVICES
     assert want in text
+
+
+GIB = 1 << 30
+
+
+def some_used(there: Node, **used_milli: int) -> Node:
+    """The node where so much of some devices, by their number after a ``d``, is in use."""
+    devices = (
+        replace(d, used_milli=used_milli.get(f"d{d.index}", 0), used_memory_milli=0)
+        for d in there.devices
+    )
+    return replace(there, devices=tuple(devices))
+
+
+def with_memory(*used: int | None, gibibytes: int = 80) -> Node:
+    """Of each device so many thousandths of the memory are in use; None where it is unhealthy."""
+    devices = (
+        Device(i, n is not None, 0, n or 0, memory_bytes=gibibytes * GIB)
+        for i, n in enumerate(used)
+    )
+    return replace(node("h0", gpus=len(used)), devices=tuple(devices))
+
+
+def bytes_of(gibibytes: int, compute: int = 0) -> PodTemplate:
+    return PodTemplate({PODS: 1}, device_share=DeviceShare(compute, 0, gibibytes * GIB))
+
+
+@pytest.mark.parametrize(
+    ("there", "template", "want"),
+    [
+        pytest.param(
+            some_used(with_nics((2, 1), (2, 0)), d0=500), near(2, 2),
+            "of 2 GPUs with 2 network devices h0 has 1 on switches with 1",
+            id="a GPU in use is not free for who needs whole ones",
+        ),
+        pytest.param(
+            some_used(with_nics((1, 4), (1, 1), (2, 0)), d0=1000), near(2, 2),
+            "of 2 GPUs with 2 network devices h0 has 1 on switches with 1",
+            id="the network of a switch without a free GPU is of no use",
+        ),
+        pytest.param(
+            some_used(with_nics((1, 1), (1, 0)), d0=1000), near(1, 1),
+            "no GPU that is free on h0 is on a switch with network devices",
+            id="no free GPU near the network",
+        ),
+        pytest.param(
+            with_nics((2, 1), (2, 1)), near(2, 2),
+            "no 2 GPUs that are free on h0 have 2 network devices on their switches, one on each "
+            "at least",
+            id="enough of both, but not together",
+        ),
+        pytest.param(
+            some_used(with_nics((1, 1), (1, 0)), d0=500),
+            replace(share(600), same_pcie_nics=1),
+            "no GPU that is free on h0 is on a switch with network devices",
+            id="a share that fits elsewhere alone",
+        ),
+        pytest.param(
+            with_memory(500, 750, None), bytes_of(60),
+            "no GPU on h0 has 60Gi memory left: "
+            "GPU 0 has 40Gi memory, GPU 1 has 20Gi memory and GPU 2 has none",
+            id="bytes",
+        ),
+        pytest.param(
+            with_memory(0, gibibytes=0), bytes_of(1),
+            "no GPU on h0 has 1Gi memory left: GPU 0 has memory that is not known",
+            id="bytes of what is not known",
+        ),
+        pytest.param(
+            some_used(with_memory(0), d0=700), bytes_of(8, compute=400),
+            "no GPU on h0 has 8Gi memory left: GPU 0 has 30 %",
+            id="compute that lacks beside memory",
+        ),
+        pytest.param(with_memory(500), bytes_of(40), "", id="all that is left"),
+        pytest.param(used(400), share(600), "", id="the rest of a GPU"),
+        pytest.param(
+            replace(
+                board(gpus=6, policy=PREFER),
+                devices=tuple(Device(i, i != 5, 1000 * (i in (0, 1, 3))) for i in range(6)),
+            ),
+            PodTemplate({GPU: 3, PODS: 1}),
+            "2 of 6 GPUs on h0 are wholly free: GPUs 0-1, 3 in use and GPU 5 unhealthy",
+            id="which are not free",
+        ),
+        pytest.param(node("plain"), PodTemplate({GPU: 1, PODS: 1}), "", id="only their number"),
+        pytest.param(board(), PodTemplate({PODS: 1}), "", id="no GPUs"),
+    ],
+)  # fmt: skip
+def test_what_is_short_on_a_node_is_counted(there: Node, template: PodTemplate, want: str) -> None:
+    assert devices_in_the_way(there, template, Policy()) == want
 
 
 def test_a_partition_of_one_is_no_plural() -> None:
