@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -329,6 +330,18 @@ def test_the_kernel_notices_a_server_that_vanished(tmp_path: Path) -> None:
         connected.request("GET", "/api")
     keep_alive = 2
     assert timers == [keep_alive]
+
+
+def test_a_cluster_is_read_where_the_system_lacks_a_limit_of_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only Linux limits how long what was sent may stay unconfirmed."""
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
+    with (
+        serving(tmp_path, saying({})) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+    ):
+        assert connected.request("GET", "/api") == {}
 
 
 def timer_of(port: int) -> int:

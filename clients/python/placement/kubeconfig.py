@@ -71,7 +71,9 @@ def api_client(
     configuration.retries = False
     configuration.connection_pool_maxsize = connections
     options = tcp_keepalive_socket_options(*_KEEP_ALIVE)
-    options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNCONFIRMED))
+    # Only Linux has it.
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNCONFIRMED))
     configuration.socket_options = options
     # What the environment says of proxies counts once; else each request would read it anew.
     configuration.proxy = configuration.proxy
