@@ -234,11 +234,11 @@ class Shortfalls:
 
     def _room_there(self, short: _Shortage) -> str:
         """How much room the best domain has."""
-        pinned = ", where pods of the gang run," if short.pin >= 0 else ""
+        place = self.say.place(short.level, short.best, pinned=short.pin >= 0)
         most = "" if short.exact or not short.found else "at most "
         return (
-            f"{self.say.place(short.level, short.best)}{pinned} has room for {most}{short.found} "
-            f"of {words.pods(short.asked)}{self.say.of_what(short.needs)}"
+            f"{place} has room for {most}{short.found} of {words.pods(short.asked)}"
+            f"{self.say.of_what(short.needs)}"
         )
 
     def _under_rules(self, short: _Shortage, bare: Ints) -> tuple[ReasonCode, list[str]]:

@@ -25,11 +25,12 @@ class CapacityWords:
         """The word for a domain of the level, such as ``rack``."""
         return words.level_word(self._problem.levels[level].key)
 
-    def place(self, level: int, domain: int) -> str:
-        """A domain by its level and value, such as ``rack a2``."""
+    def place(self, level: int, domain: int, *, pinned: bool = False) -> str:
+        """A domain by its level and value, such as ``rack a2``; of one that is `pinned` why."""
         if level == CLUSTER:
             return "the cluster"
-        return f"{self.level(level)} {self._problem.levels[level].values[domain]}"
+        why = ", where pods of the gang run," if pinned else ""
+        return f"{self.level(level)} {self._problem.levels[level].values[domain]}{why}"
 
     def of_what(self, needs: Needs) -> str:
         """`` of 8 nvidia.com/gpu``, or each kind with its count."""

@@ -136,7 +136,7 @@ class PartShortfalls:
         same = "" if large[0] == large[-1] else "at least "
         most = "" if not fitting or (alike.of_one_size and headroom.exact(needs)) else "at most "
         text = (
-            f"{self.say.place(level, best)} has room for "
+            f"{self.say.place(level, best, pinned=pin >= 0)} has room for "
             f"{most}{fitting} of {len(large)} parts of "
             f"{same}{words.pods(size)}{self.say.of_what(needs)} that need one "
             f"{self.say.level(narrow)} each"
