@@ -36,6 +36,9 @@ RENEWAL_SECONDS = 1.0
 #: and its greatest age.
 HANDSHAKE, PING_EVERY, PING_ANSWER, IDLE, OLD = 10, 30, 15, 15 * 60, 60 * 60
 
+#: Seconds before the end of the grace when what still runs answers with the best it has.
+_LAST = 1.0
+
 _T = TypeVar("_T")
 
 
@@ -218,7 +221,9 @@ class _Edge:
         self.drain()
         # While the last calls run, new ones are told to go elsewhere. gRPC's own stop would refuse
         # them without a reason.
-        await self._admission.wait_until_empty(grace)
+        await self._admission.wait_until_empty(grace - min(_LAST, grace / 2))
+        self._calls.hurry()
+        await self._admission.wait_until_empty(max(0.0, end - self._loop_time()))
         for task in tuple(self._background):
             task.cancel()
         left = max(0.0, end - self._loop_time())

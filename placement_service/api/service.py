@@ -82,6 +82,12 @@ class PlacementCalls:
         self._dumps = dumps
         self._metrics = metrics
         self._tracing = tracing
+        self._running: set[RunningCall] = set()
+
+    def hurry(self) -> None:
+        """Ends each call with its best answer, now or once there is one."""
+        for call in tuple(self._running):
+            call.hurry()
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
         """The handlers for gRPC, one for each service.
@@ -244,6 +250,8 @@ class PlacementCalls:
                     trace,
                     base,
                 )
+                self._running.add(call)
+                parts.callback(self._running.discard, call)
                 async with _heard(method, call, context):
                     with stage(Stage.WAIT):
                         process = await self._turn(call, place)
@@ -258,7 +266,8 @@ class PlacementCalls:
             log.info("%s was not answered: %r", title, error)
             raise
         except asyncio.CancelledError:
-            log.info("%s was not answered: the caller left", title)
+            why = "the service ends" if self._admission.draining else "the caller left"
+            log.info("%s was not answered: %s", title, why)
             raise
 
     async def _turn(self, call: RunningCall, place: Place) -> ComputeProcess:

@@ -61,7 +61,7 @@ def budget_of(
     return Budget(arrival, min(answer_by, deadline), deadline, late)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RunningCall:
     """One call: its request and the question in it, its time, and the best answer so far."""
 

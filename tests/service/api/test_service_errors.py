@@ -101,6 +101,18 @@ def test_a_draining_server_refuses_newcomers_and_finishes_the_rest(meeting: Path
         service.server.wait()
 
 
+def test_who_is_computed_when_the_grace_ends_gets_the_best_so_far() -> None:
+    """The stubborn engine reports something better, then goes on for minutes."""
+    with running("stubborn", max_time_limit=LONG) as service:
+        question = message(open_snapshot())
+        question.time_limit.FromSeconds(int(LONG))
+        call = service.stream(question)
+        assert any(one.progress.phase == "moved" for one in call)
+        service.server.stop(2.0)
+        *_, last = call
+        assert nodes_of(last.placement) == {"nodes/n2"}
+
+
 def test_a_process_that_dies_without_an_answer_is_an_internal_error_that_names_the_dump(
     tmp_path: Path,
 ) -> None:
