@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
-from controller.cluster.gang_state import GangState, Key, Lifecycle
+from controller.cluster.gang_state import Body, GangState, Key, Lifecycle, condition_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,30 @@ def wait(queue: Queue, *, now: float, window: Window) -> float:
     if len(due) >= window.most:
         return 0.0
     return max(0.0, min(max(due) + window.idle, min(due) + window.longest) - now)
+
+
+def longest_wait(queue: Queue, gangs: Mapping[Key, Body], *, now: float, wall: float) -> float:
+    """Seconds that the gang has waited that waits longest: since we know of it, or since its
+    condition says that it is not scheduled. An earlier leader may have written that.
+    """
+    return max(
+        (
+            max(now - queued.since, wall - _unscheduled_since(gangs.get(key, {}), wall))
+            for key, queued in queue.items()
+        ),
+        default=0.0,
+    )
+
+
+def _unscheduled_since(gang: Body, wall: float) -> float:
+    """When a gang's condition was written, in seconds since the epoch; now where it has none."""
+    condition = condition_of(gang, "Scheduled") or {}
+    if condition.get("status") != "False":
+        return wall
+    try:
+        return datetime.fromisoformat(condition.get("lastTransitionTime", "")).timestamp()
+    except ValueError:
+        return wall
 
 
 @dataclass(frozen=True, slots=True)

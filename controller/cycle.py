@@ -259,8 +259,8 @@ class Cycle:
             self._metrics.gangs.labels(lifecycle.value).set(counts[lifecycle])
         self._metrics.unreferenced.set(len(view.unreferenced))
         self._metrics.half_bound.set(self._history.half_bound)
-        since = min((queued.since for queued in self._queue.values()), default=now)
-        self._metrics.oldest.set(now - since)
+        waited = batch.longest_wait(self._queue, view.gangs, now=now, wall=self._clocks.wall())
+        self._metrics.oldest.set(waited)
 
     def _pause(self) -> float:
         """Seconds until the service is to be asked."""

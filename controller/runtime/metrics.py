@@ -16,7 +16,7 @@ from placement.cluster import Call
 _PREFIX: Final = "placement_controller"
 _SECONDS: Final = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _NAMED = re.compile(r"/(?:api/[^/]+|apis/[^/]+/[^/]+)(?:/namespaces/[^/]+(?=/))?/([^/]+)")
-_PART = re.compile(r"/(status|binding)$")
+_PART = re.compile(r"/(status|binding|eviction)$")
 
 #: They occur within other steps, several at a time.
 _INNER_STEPS: Final = frozenset(
@@ -54,6 +54,11 @@ class Metrics:
         self.calls = self._counter(
             "api_calls", "Requests to the API server.", "method", "resource", "status"
         )
+        self.call_seconds = self._histogram(
+            "api_call_seconds",
+            "How long requests to the API server took; of watches, until they began.",
+            "method",
+        )
         self.watch_events = self._counter("watch_events", "Events of watches.", "kind")
         self.lists = self._counter("lists", "Times that a kind was listed whole.", "kind")
         self.leader = self._gauge("leader", "1 while this replica acts.")
@@ -78,6 +83,7 @@ class Metrics:
         if part := _PART.search(call.path):
             resource += "/" + part[1]
         self.calls.labels(call.method, resource, str(call.status)).inc()
+        self.call_seconds.labels(call.method).observe(call.seconds)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"{_PREFIX}_{name}", text, labels, registry=self.registry)

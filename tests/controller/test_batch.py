@@ -15,12 +15,13 @@ from controller.batch import (
     QueuedGang,
     Window,
     chosen,
+    longest_wait,
     made_due,
     refreshed,
     tried,
     wait,
 )
-from controller.cluster.gang_state import GangState, GroupState, Lifecycle
+from controller.cluster.gang_state import Body, GangState, GroupState, Lifecycle
 
 BACKOFF = Backoff(shortest=1.0, longest=60.0)
 WINDOW = Window(idle=0.3, longest=3.0, most=100)
@@ -167,3 +168,23 @@ def test_a_batch_is_closed_within_the_longest_window(dues: list[float], now: flo
     pause = wait(waiters, now=now, window=WINDOW)
     assert pause >= 0
     assert now + pause <= max(now, min(dues) + WINDOW.longest)
+
+
+@pytest.mark.parametrize(
+    ("status", "since", "want"),
+    [
+        ("False", "1970-01-01T00:10:00Z", 400.0),
+        # Since this leader knows of it, where that is longer.
+        ("False", "1970-01-01T00:16:39Z", 5.0),
+        ("True", "1970-01-01T00:10:00Z", 5.0),
+        ("False", "", 5.0),
+    ],
+)
+def test_who_waited_under_an_earlier_leader_waits_since_then(
+    status: str, since: str, want: float
+) -> None:
+    condition = {"type": "Scheduled", "status": status, "lastTransitionTime": since}
+    gangs: dict[tuple[str, str], Body] = {("ml", "g"): {"status": {"conditions": [condition]}}}
+    waiting = queue(state("g"), now=95.0)
+    assert longest_wait(waiting, gangs, now=100.0, wall=1000.0) == want
+    assert longest_wait({}, gangs, now=100.0, wall=1000.0) == 0.0

@@ -212,6 +212,7 @@ def test_log_lines_carry_their_fields() -> None:
         (NODES.path, "nodes"),
         (PODS.path_of("p", "ml"), "pods"),
         (PODS.path_of("p", "ml", part="binding"), "pods/binding"),
+        (PODS.path_of("p", "ml", part="eviction"), "pods/eviction"),
         (POD_GANGS.path_of("status", "ml", part="status"), "podgangs/status"),
         ("/healthz", "other"),
     ],
@@ -224,6 +225,8 @@ def test_calls_are_counted_by_resource(path: str, want: str) -> None:
         {"method": "GET", "resource": want, "status": "200"},
     )
     assert value == 1
+    took = "placement_controller_api_call_seconds_sum"
+    assert metrics.registry.get_sample_value(took, {"method": "GET"}) == 0.1
 
 
 def test_lists_come_in_pages_as_of_one_moment(cluster: Cluster) -> None:
