@@ -17,7 +17,6 @@ from controller.advice.gpu_groups import group_labels, noted_groups
 from controller.advice.objects import Objects
 from controller.binding.apply import Binding
 from controller.cluster.gang_state import Body, Key, key_of, key_of_resource, node_of
-from controller.cluster.gangs.plain import plain_gangs
 from controller.cluster.unreadable import (
     ClosedQueues,
     are_the_same,
@@ -28,6 +27,7 @@ from controller.cluster.unreadable import (
 from placement import v1
 from placement.kubernetes import InputError, Translation, translate
 from placement.kubernetes import Objects as Input
+from placement.kubernetes.annotated_gangs import plain_gangs
 from placement.kubernetes.memberships import group_of
 from placement.kubernetes.queue_marks import mark_pods
 from placement.resources import NODES, POD_GANGS, PODS, Resource

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from controller.cluster.gang_state import Body, Key, key_of, key_of_resource
-from controller.cluster.gangs.plain import plain_gangs
 from placement import v1
 from placement.kubernetes import InputError, Objects, translate
+from placement.kubernetes.annotated_gangs import plain_gangs
 from placement.resources import (
     COSCHEDULING_POD_GROUPS,
     KAI_POD_GROUPS,

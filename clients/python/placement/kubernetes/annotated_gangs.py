@@ -11,12 +11,46 @@ The first pod by name decides for all. Until as many pods exist as the minimum, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
-from controller.cluster.gang_state import Body, Key
 from placement.advice_marks import GANG, GANG_MINIMUM, PREFERRED_LEVEL, REQUIRED_LEVEL
+from placement.kubernetes.objects import Objects
+from placement.kubernetes.schema import kinds
+from placement.kubernetes.values.reading import At
+
+Body = dict[str, Any]
+Key = tuple[str, str]
+
+_INITIALIZED: Final = {"conditions": [{"type": "Initialized", "status": "True"}]}
+_FINISHED: Final = ("Succeeded", "Failed")
 
 
-def plain_gangs(pods: Mapping[Key, Body], taken: Iterable[Key]) -> list[Body]:
+def with_annotated_gangs(objects: Objects) -> Objects:
+    """The objects, with a PodGang for each gang that pods name and no PodGang refers to."""
+    references = [
+        (gang.namespace, reference.get("name").text())
+        for gang in objects.pod_gangs
+        for group in At(gang.body, {}).get("spec").get("podgroups").items()
+        for reference in group.get("podReferences").items()
+    ]
+    pods = {
+        pod.key: pod.body
+        for pod in objects.pods
+        if At(pod.body, {}).get("status").get("phase").text() not in _FINISHED
+        and isinstance(_annotations(pod.body).get(GANG), str)
+    }
+    for key in references:
+        pods.pop(key, None)
+    made = plain_gangs(pods, [gang.key for gang in objects.pod_gangs])
+    if not made:
+        return objects
+    found = Objects.of({**gang, "status": _INITIALIZED} for gang in made)
+    gangs = (*objects.pod_gangs, *found.pod_gangs)
+    return replace(objects, by_kind={**objects.by_kind, kinds.POD_GANGS: gangs})
+
+
+def plain_gangs(pods: Mapping[Key, Mapping[str, Any]], taken: Iterable[Key]) -> list[Body]:
     """A PodGang for each gang that pods name; those whose name is taken are left out."""
     members: dict[Key, list[str]] = {}
     for namespace, name in sorted(pods):
@@ -26,10 +60,10 @@ def plain_gangs(pods: Mapping[Key, Body], taken: Iterable[Key]) -> list[Body]:
     return [_gang(key, names, pods) for key, names in members.items() if key not in named]
 
 
-def _gang(key: Key, names: list[str], pods: Mapping[Key, Body]) -> Body:
+def _gang(key: Key, names: list[str], pods: Mapping[Key, Mapping[str, Any]]) -> Body:
     namespace, name = key
     said = _annotations(pods[namespace, names[0]])
-    text = said.get(GANG_MINIMUM, "")
+    text = str(said.get(GANG_MINIMUM, ""))
     minimum = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else len(names)
     pack = {
         strength: said[mark]
@@ -56,6 +90,6 @@ def _gang(key: Key, names: list[str], pods: Mapping[Key, Body]) -> Body:
     }
 
 
-def _annotations(pod: Body) -> Mapping[str, str]:
-    found: Mapping[str, str] = pod["metadata"].get("annotations") or {}
-    return found
+def _annotations(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    found = pod["metadata"].get("annotations")
+    return found if isinstance(found, dict) else {}

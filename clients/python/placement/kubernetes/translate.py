@@ -246,7 +246,7 @@ def _make_workloads(
         if plain:
             make_plain(several, pods, made, problems)
         elif several:
-            text = f"{len(several)} left out: these are gangs only when that is asked for"
+            text = f"{len(several)} left out: placementctl takes them for gangs with --plain-gangs"
             diagnostics.warnings.append(Problem("", f"{kind.name} ({kind.group})", "", text))
     return made
 

@@ -30,6 +30,7 @@ from placement.kubernetes import (
     translate,
     whole_of,
 )
+from placement.kubernetes.annotated_gangs import with_annotated_gangs
 from placement.kubernetes.files.bounded_files import read_stream
 from placement.kubernetes.files.loading import files_in
 from placement.kubernetes.level_names import asked_domain, asked_level
@@ -242,6 +243,7 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
         objects, warnings = read_objects(source.files, stdin=stdin, strict=source.strict)
         origin = ", ".join("standard input" if f == "-" else f for f in source.files)
     try:
+        objects = with_annotated_gangs(objects)
         translation = translate(objects, as_of=as_of, plain_gangs=source.plain_gangs)
     except InputError as error:
         problems += error.problems

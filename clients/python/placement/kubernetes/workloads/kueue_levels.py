@@ -1,5 +1,5 @@
 """Topology levels in Kueue's words: in the annotations of a pod template, or in the request of a
-pod set, which Kueue makes of them.
+pod set, which Kueue makes of them. Templates may name them in our own annotations, too.
 
 A pod set has its levels as a whole, also where it stands for several Jobs of a JobSet. Pod sets of
 one group share a domain. A pod set may be cut into slices of equal size that have a domain each.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from placement.advice_marks import PREFERRED_LEVEL, REQUIRED_LEVEL
 from placement.kubernetes.values.reading import At
 from placement.kubernetes.workloads.workloads import Role
 
@@ -38,8 +39,8 @@ def levels_of(template: At, *, size: int = 0) -> Levels:
     text = notes.get(f"{_PREFIX}slice-size", "")
     several = f"{_PREFIX}slice-required-topology-constraints"
     return Levels(
-        notes.get(f"{_PREFIX}required-topology", ""),
-        notes.get(f"{_PREFIX}preferred-topology", ""),
+        notes.get(f"{_PREFIX}required-topology", "") or notes.get(REQUIRED_LEVEL, ""),
+        notes.get(f"{_PREFIX}preferred-topology", "") or notes.get(PREFERRED_LEVEL, ""),
         (
             notes.get(f"{_PREFIX}slice-required-topology", ""),
             int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else size,
