@@ -292,49 +292,6 @@ def test_tasks_of_volcano_are_groups_unless_fewer_may_run_of_all() -> None:
     assert list(only(split).unsupported) == ["spec.tasks[0].partitionPolicy"]
 
 
-def hyper(name: str, tier: int, *members: Body) -> Body:
-    return thing(
-        "HyperNode",
-        "topology.volcano.sh/v1alpha1",
-        name,
-        spec={"tier": tier, "members": list(members)},
-    )
-
-
-def exact(name: str, kind: str = "Node") -> Body:
-    return {"type": kind, "selector": {"exactMatch": {"name": name}}}
-
-
-def test_hyper_nodes_are_levels() -> None:
-    regex = {"type": "Node", "selector": {"regexMatch": {"pattern": "n[34]"}}}
-    job = volcano_job(1, task("a", 1), networkTopology={"mode": "hard", "highestTierAllowed": 2})
-    sent = request(
-        *(node(f"n{i}") for i in range(1, 6)),
-        job,
-        hyper("s1", 1, exact("n1"), exact("n2")),
-        hyper("s2", 1, regex),
-        hyper("top", 2, exact("s1", "HyperNode"), exact("s2", "HyperNode")),
-        hyper("loop", 3, exact("loop", "HyperNode")),
-    )
-    tier = "topology.volcano.sh/tier-{}"
-    assert [n.labels.get(tier.format(1)) for n in sent.snapshot.nodes] == [
-        "s1",
-        "s1",
-        "s2",
-        "s2",
-        None,
-    ]
-    assert [n.labels.get(tier.format(2)) for n in sent.snapshot.nodes] == ["top"] * 4 + [None]
-    assert [s.required_level for s in sent.gangs[0].packing_scopes] == [tier.format(2)]
-
-
-@pytest.mark.parametrize("pattern", ["(a+)+$", "[", "a" * 300])
-def test_a_hostile_pattern_is_a_problem(pattern: str) -> None:
-    member = {"type": "Node", "selector": {"regexMatch": {"pattern": pattern}}}
-    ((_, field, _),) = problems(node("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"), hyper("h", 1, member))
-    assert field == "spec.members[0].selector.regexMatch"
-
-
 def test_pods_name_their_volcano_pod_group() -> None:
     notes = {"scheduling.k8s.io/group-name": "pg", "volcano.sh/task-spec": "ps"}
     pg = thing(

@@ -318,7 +318,7 @@ def _read_gangs(
         objects.of_kind(kinds.HYPER_NODES),
         {one.name: labels for one, labels in zip(objects.nodes, paths.nodes, strict=True)},
         paths,
-        problems,
+        diagnostics,
     )
     taken = _owners(gangs)
     kai, changed = read_kai_gangs(

@@ -22,9 +22,9 @@ from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.nodes.label_paths import LabelPaths
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods.pods import Pod
-from placement.kubernetes.problems import Problem
+from placement.kubernetes.problems import Diagnostics, Problem
 from placement.kubernetes.values.reading import At, Findings
-from placement.kubernetes.values.selectors import read_selector
+from placement.kubernetes.values.selectors import LabelSelector, read_selector
 from placement.kubernetes.values.times import is_deleted, read_time
 from placement.kubernetes.volcano.minimums import raised
 from placement.kubernetes.volcano.queues import VolcanoQueues
@@ -61,7 +61,7 @@ def label_tiers(
     objects: Iterable[Object],
     nodes: Mapping[str, Mapping[str, str]],
     paths: LabelPaths,
-    problems: list[Problem],
+    diagnostics: Diagnostics,
 ) -> None:
     """Gives nodes the label of each tier whose HyperNode they are in; `nodes` are labels by
     name."""
@@ -82,8 +82,12 @@ def label_tiers(
             own: set[str] = set()
             for member in members[name]:
                 if member.get("type").text("Node") == "HyperNode":
-                    for other in _chosen(member, {n: {} for n in members}):
-                        own |= nodes_of(other, above | {name})
+                    other = member.get("selector").get("exactMatch").get("name").text()
+                    own |= nodes_of(other, above | {name})
+                    if not other:
+                        text = "is ignored: HyperNodes are members by their exact names alone"
+                        at = member.get("selector").path
+                        diagnostics.warnings.append(known[name].problem(at, text))
                 else:
                     own |= _chosen(member, nodes)
             found[name] = own
@@ -93,10 +97,11 @@ def label_tiers(
         for node in nodes_of(name, frozenset()):
             paths.label(node, _TIER.format(tiers[name]), name)
     for name, one in known.items():
-        note(one, noted[name], problems)
+        note(one, noted[name], diagnostics.problems)
 
 
 def _chosen(member: At, candidates: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """The nodes that are a member; an expression may match any part of a name, as in Volcano."""
     selector = member.get("selector")
     exact = selector.get("exactMatch").get("name").text()
     if exact:
@@ -111,9 +116,10 @@ def _chosen(member: At, candidates: Mapping[str, Mapping[str, str]]) -> set[str]
         except re.error as error:
             selector.get("regexMatch").problem(f"is not a regular expression: {error}")
             return set()
-        return {name for name in candidates if compiled.fullmatch(name)}
+        return {name for name in candidates if compiled.search(name)}
     labels = read_selector(selector.get("labelMatch"))
-    if labels is None:
+    # One that asks for nothing chooses nothing here.
+    if labels is None or labels == LabelSelector():
         return set()
     return {name for name, own in candidates.items() if labels.matches(own)}
 
