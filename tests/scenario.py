@@ -265,6 +265,7 @@ class Scenario:
         used: int = 0,
         fixed: int = 0,
         not_reclaimable: bool = False,
+        kept: Mapping[str, int] | None = None,
     ) -> Scenario:
         """A queue; `used` GPUs run in it, of which `fixed` are not preemptible."""
         queue = Queue(
@@ -275,6 +276,7 @@ class Scenario:
             {GPUS: used} if used else {},
             {GPUS: fixed} if fixed else {},
             not_reclaimable,
+            kept=kept or {},
         )
         return replace(self, queues=(*self.queues, queue))
 

@@ -19,7 +19,8 @@ Amounts = Mapping[str, int]
 class Queue:
     """A queue and its own part of the load; `parent` is "" for a root.
 
-    What runs in a queue counts in all queues above it. `used` is what runs in
+    What runs in a queue counts in all queues above it; in their limits only what is beyond the
+    amounts that it has `kept` for itself. `used` is what runs in
     this queue itself, besides the pods that stand in pod sets of the request;
     `used_not_preemptible` is a part of it. Of its gangs none is reclaimed where it is
     `not_reclaimable`; from queues outside it those in it and below it are safe for the
@@ -34,6 +35,7 @@ class Queue:
     used_not_preemptible: Amounts = field(default_factory=dict)
     not_reclaimable: bool = False
     minimum_run_time_before_reclaim: int = 0
+    kept: Amounts = field(default_factory=dict)
 
 
 def in_millis(amounts: Amounts) -> dict[str, int]:

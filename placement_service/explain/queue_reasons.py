@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
 from placement_service.entities.queues import GPUS
@@ -37,9 +37,9 @@ class QueueReasons:
     def extras(self, gang: Gang, waiting: dict[int, int]) -> tuple[Reason, ...]:
         """Queues that leave too little for any pod of the waiting demands."""
         found = []
-        for r in gang.queue_rows:
-            row = self._rows[r]
-            left = row.left - self._taken[r]
+        lefts = {r: self._rows[r].left - self._taken[r] for r in gang.queue_rows}
+        for r in _tightest(self._rows, lefts):
+            row, left = self._rows[r], lefts[r]
             takes = [row.take[gang.demands[d].pod_class] for d in waiting]
             if takes and min(takes) > max(0, left):
                 asked = sum(n * row.take[gang.demands[d].pod_class] for d, n in waiting.items())
@@ -51,10 +51,13 @@ class QueueReasons:
         return tuple(found)
 
     def _short(self, gang: Gang, state: ReasonState) -> Iterator[Reason]:
-        for r in gang.queue_rows:
-            row = self._rows[r]
-            after = state is ReasonState.AFTER_PLAN
-            left = max(0, row.left - (self._taken[r] if after else 0))
+        after = state is ReasonState.AFTER_PLAN
+        lefts = {
+            r: max(0, self._rows[r].left - (self._taken[r] if after else 0))
+            for r in gang.queue_rows
+        }
+        for r in _tightest(self._rows, lefts):
+            row, left = self._rows[r], lefts[r]
             takes = sorted(_minimum(gang, row))
             if sum(takes) <= left:
                 continue
@@ -65,6 +68,16 @@ class QueueReasons:
             beside = "beside the gangs that are placed, " if after and self._taken[r] else ""
             text = f"{beside}{_words(row, left)}, the gang asks for {_number(row, sum(takes))}."
             yield _reason(row, text, len(takes), found, state)
+
+
+def _tightest(rows: Sequence[QueueRow], lefts: Mapping[int, int]) -> Iterator[int]:
+    """Of the rows of one limit the one that leaves least."""
+    found: dict[tuple[str, str, bool], int] = {}
+    for r, left in lefts.items():
+        key = rows[r].queue, rows[r].resource, rows[r].guaranteed
+        if key not in found or left < lefts[found[key]]:
+            found[key] = r
+    yield from found.values()
 
 
 def _minimum(gang: Gang, row: QueueRow) -> Iterator[int]:
@@ -88,7 +101,11 @@ def _words(row: QueueRow, left: int) -> str:
             f"{_number(row, left)} {'is' if _number(row, left) == '1' else 'are'} left to gangs "
             "that are not preemptible"
         )
-    return f"queue {name} has {_number(row, left)} of {_amount(row, row.total)} left"
+    beside = ""
+    if row.left_out:
+        others = words.listed(sorted(map(words.queue_word, row.left_out)))
+        beside = f", beside what {others} {'keeps' if len(row.left_out) == 1 else 'keep'},"
+    return f"queue {name} has{beside} {_number(row, left)} of {_amount(row, row.total)} left"
 
 
 def _amount(row: QueueRow, amount: int) -> str:

@@ -233,10 +233,12 @@ class EvictionRights:
             return False
         if any(group.pending_count < group.missing for group in gang.groups):
             return False
-        for name in self.way(gang.queue):
+        counts = least
+        for name in reversed(self.way(gang.queue)):
             queue = self._queues[name]
-            if least > in_millis(queue.limit).get(GPUS, least):
+            if counts > in_millis(queue.limit).get(GPUS, counts):
                 return False
+            counts = max(0, counts - in_millis(queue.kept).get(GPUS, 0))
             # Of what is not listed gangs that are not preemptible take what they want.
             fixed = self._fixed[name] + least if gang.not_preemptible else 0
             if fixed > in_millis(queue.guaranteed).get(GPUS, fixed):

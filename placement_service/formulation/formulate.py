@@ -108,8 +108,8 @@ def _formulate(
         draft.finish(value, drafts, by_name, set_bases, table.bundle_of)
         for draft, value in zip(drafts, values, strict=True)
     )
-    queue_rows, all_said = queues.formulate(
-        snapshot, policy, table.contents, _asks(gangs), repeated=repeated
+    queue_rows, all_said, kept_said = queues.formulate(
+        snapshot, policy, table.contents, _asks(gangs), repeated=repeated, loose=loose
     )
     otherwise = policy.eviction is EvictionPolicy.RECLAIM and bool(prepared.again)
     if otherwise:
@@ -120,7 +120,7 @@ def _formulate(
     gangs = tuple(_with_guarantees(gangs, guaranteed))
     named = _named_levels(request, levels)
     counts = gpu_counts(snapshot, policy, table, prepared.homes, prepared.held)
-    said = table.is_exact and ownership.is_exact
+    said = table.is_exact and ownership.is_exact and kept_said
     exact = prepared.exact and said
     problem = Problem(
         policy=policy,

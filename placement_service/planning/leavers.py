@@ -92,7 +92,11 @@ class Leavers:
     def given(self, row: QueueRow, policy: Policy) -> Iterator[Given]:
         """What leavers give back to a queue; of what is for gangs that may not go, nothing."""
         queues = {} if row.guaranteed else {queue.name: queue for queue in self.snapshot.queues}
-        below = {name for name in queues if row.queue in path(queues, name)}
+        below = {
+            name
+            for name in queues
+            if row.queue in (above := {*path(queues, name)}) and above.isdisjoint(row.left_out)
+        }
         memory = least_memory(self.snapshot.columns)
         for i, content in enumerate(self._contents):
             amount = sum(

@@ -212,9 +212,9 @@ def test_what_is_not_lent_is_for_nobody_else() -> None:
             "c", "all", {gpu: {"nominalQuota": 4, "lendingLimit": 0, "borrowingLimit": 0}}
         ),
     )
-    # a: 8 + 2; b: 8 + 8; c: its own 4.
-    assert [found[name].limit["gpus"] for name in "abc"] == [10, 16, 4]
-    assert dict(found["cohort-all"].limit) == {"gpus": 20}
+    assert dict(found["cohort-all"].limit) == {"gpus": 10}
+    assert [dict(found[name].kept) for name in "abc"] == [{}, {"gpus": 6}, {"gpus": 4}]
+    assert [dict(found[name].limit) for name in "abc"] == [{}, {}, {"gpus": 4}]
 
 
 def volcano_queue(name: str, **spec: Any) -> Body:

@@ -97,6 +97,7 @@ FEATURES: Mapping[str, Test] = {
     "spread": _of_templates(lambda t: t.spread_constraints),
     "queues": lambda d: d.snapshot.queues and any(g.queue for g in d.snapshot.gangs),
     "guaranteed amounts": lambda d: any(queue.guaranteed for queue in d.snapshot.queues),
+    "queues that keep something": lambda d: any(q.kept for q in d.snapshot.queues),
     "queues that are not reclaimable": lambda d: any(q.not_reclaimable for q in d.snapshot.queues),
     "minimum run times of queues": lambda d: any(
         q.minimum_run_time_before_reclaim for q in d.snapshot.queues

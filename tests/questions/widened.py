@@ -136,6 +136,7 @@ def _with_a_forest(chance: random.Random, snapshot: Snapshot) -> Snapshot:
                     queue,
                     not_reclaimable=chance.random() < 0.15,
                     minimum_run_time_before_reclaim=safe,
+                    kept=amounts(1, 2, 4) if chance.random() < 0.25 else {},
                 )
             )
         leaves += [top, f"{middle}0", f"{middle}1"]

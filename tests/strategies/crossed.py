@@ -157,6 +157,7 @@ def _with_deep_queues(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
                 used_not_preemptible=fixed,
                 not_reclaimable=draw(rarely),
                 minimum_run_time_before_reclaim=20 if draw(rarely) else 0,
+                kept=draw(st.one_of(st.just({}), st.just({}), amounts)),
             )
         )
     names: Sequence[str] = ["", *_CHAIN, *_CHAIN[2:], *_CHAIN[2:]]

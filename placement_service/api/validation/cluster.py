@@ -268,6 +268,7 @@ def amounts_of_queues_are_in_range(request: Request) -> Iterator[Violation]:
             ("guaranteed", queue.guaranteed),
             ("used", queue.used),
             ("used_not_preemptible", queue.used_not_preemptible),
+            ("kept", queue.kept),
         ):
             for path, problem in amount_problems(field, amounts):
                 yield Violation(f"snapshot.queues[{i}].{path}", problem)

@@ -66,6 +66,7 @@ def parse_queues(messages: Iterable[cluster_pb2.Queue]) -> Iterable[Queue]:
             used_not_preemptible=dict(message.used_not_preemptible),
             not_reclaimable=message.not_reclaimable,
             minimum_run_time_before_reclaim=whole_seconds(message.minimum_run_time_before_reclaim),
+            kept=dict(message.kept),
         )
 
 
@@ -80,6 +81,7 @@ def queue_to_proto(queue: Queue) -> cluster_pb2.Queue:
         used_not_preemptible=queue.used_not_preemptible,
         not_reclaimable=queue.not_reclaimable,
         minimum_run_time_before_reclaim=duration(safe) if safe else None,
+        kept=queue.kept,
     )
 
 

@@ -5,6 +5,8 @@ them that are not preemptible. Both are rows over units of gangs, wherever these
 
     sum over gangs g of the row, units u of g:  take[u] <= capacity
 
+Where queues keep something for themselves, a limit is several rows (`kept_amounts`).
+
     formulation   `formulate` makes the rows from the request; a gang whose queue is not
                   there is refused
     heuristic     `heuristic.queue_ledger` keeps what is left of each row
@@ -28,6 +30,7 @@ from placement_service.entities.queues import GPUS, Queue, in_millis
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.rules.kept_amounts import KeptAmounts
 
 #: GPUs are counted in thousandths, because pods may ask for a share of one.
 UNITS_PER_GPU = 1000
@@ -49,8 +52,9 @@ class Excess(NamedTuple):
 class QueueRow:
     """What is left of one resource in one queue, for the gangs in it and below it.
 
-    `total`, `used` and `take[C]` are as in the queue, GPUs in thousandths; `guaranteed`
-    rows are about gangs that are not preemptible. `weight[C]` and `capacity` are the same in
+    `total`, `used` and `take[C]` are as in the queue, GPUs in thousandths, without what runs in
+    some queues below that are `left_out`, and those below them; `guaranteed` rows are about gangs
+    that are not preemptible. `weight[C]` and `capacity` are the same in
     smaller numbers: a unit that is too large weighs one more than the capacity.
 
     Where running pods that may go exceed a limit, nothing new may come in a row that is not
@@ -69,6 +73,7 @@ class QueueRow:
     gangs: frozenset[GangIdx]
     is_exact: bool = True
     excess: Excess | None = None
+    left_out: frozenset[str] = frozenset()
 
     def loosened(self) -> QueueRow:
         """The row in which new pods may take all that there is, without those at home."""
@@ -83,10 +88,13 @@ class QueueRow:
 
 
 class QueueRows(NamedTuple):
-    """The rows of a request; `exact` when no plan is lost to any of them."""
+    """The rows of a request; `exact` when no plan is lost to any of them, `said` when none is lost
+    where queues keep something for themselves.
+    """
 
     rows: tuple[QueueRow, ...]
     exact: bool
+    said: bool = True
 
 
 class Ask(NamedTuple):
@@ -104,11 +112,13 @@ def formulate(
     asks: Iterable[Ask],
     *,
     repeated: bool = False,
+    loose: bool = False,
 ) -> QueueRows:
     """The rows that could bind, of the gangs that ask for something.
 
     `contents` are the pods behind a unit of each pod class. `repeated` keeps rows that bind only
-    where a gang is placed several times.
+    where a gang is placed several times. With `loose` no plan is lost to those of queues below
+    which something is kept.
     """
     if not snapshot.queues:
         return QueueRows((), True)
@@ -119,13 +129,14 @@ def formulate(
     by_gang = {ask.gang: ask for ask in asks}
     takes: dict[str, tuple[int, ...]] = {}
     rows: list[QueueRow] = []
-    exact = True
+    exact = said = True
     members: dict[str, list[GangIdx]] = {}
     for index in by_gang:
         for up in above.get(snapshot.gangs[index].queue, ()):
             members.setdefault(up, []).append(index)
     for fixed in (False, True):
         used = _used(snapshot, policy, above, running, memory, fixed=fixed)
+        kept: dict[str, KeptAmounts] = {}
         for queue in snapshot.queues:
             amounts = in_millis(queue.guaranteed if fixed else queue.limit)
             mine = [
@@ -139,21 +150,47 @@ def formulate(
                         sum(n * pod_amount(policy, t, resource, memory) for t, n in content)
                         for content in contents
                     )
-                row = _row(
-                    queue.name,
-                    resource,
-                    fixed,
-                    amount,
-                    used.get((queue.name, resource), 0),
-                    takes[resource],
-                    [by_gang[g] for g in mine],
-                    moves=policy.eviction is EvictionPolicy.REPACK,
-                    repeated=repeated,
-                )
-                if row is not None:
-                    rows.append(row)
-                    exact = exact and row.is_exact
-    return QueueRows(tuple(rows), exact)
+                take = takes[resource]
+                if resource not in kept:
+                    here = {name: n for (name, r), n in used.items() if r == resource}
+                    asked = {
+                        name: sum(MOST if repeated else _asked(by_gang[g], take) for g in inside)
+                        for name, inside in members.items()
+                    }
+                    keeping = () if fixed else snapshot.queues
+                    kept[resource] = KeptAmounts(keeping, resource, here, asked, loose=loose)
+                sums = kept[resource].sums(queue.name)
+                now = kept[resource].now(queue.name) if sums.are_several else 0
+                for counted in sums.counted:
+                    row = _row(
+                        queue.name,
+                        resource,
+                        fixed,
+                        max(amount, now) + counted.kept,
+                        kept[resource].used(queue.name, counted),
+                        take,
+                        [
+                            by_gang[g]
+                            for g in mine
+                            if counted.left_out.isdisjoint(above[snapshot.gangs[g].queue])
+                        ],
+                        moves=policy.eviction is EvictionPolicy.REPACK,
+                        repeated=repeated,
+                    )
+                    if row is None:
+                        continue
+                    if not sums.are_several:
+                        rows.append(row)
+                        exact = exact and row.is_exact
+                    elif row.is_exact or not loose:
+                        # Whether what comes anew counts is for all sums together to say.
+                        rows.append(replace(row, excess=None, left_out=counted.left_out))
+                        said = said and (loose or (row.is_exact and sums.exact))
+    return QueueRows(tuple(rows), exact, said)
+
+
+def _asked(ask: Ask, take: Sequence[int]) -> int:
+    return sum(take[c] * units for c, units in ask.classes.items())
 
 
 def _row(
@@ -181,7 +218,7 @@ def _row(
         homes = {c for ask in asks for c in ask.home}
         take = tuple(0 if c in homes else amount for c, amount in enumerate(take))
         used, left = max(used, total), 0
-    asked = sum(take[c] * units for ask in asks for c, units in ask.classes.items())
+    asked = sum(_asked(ask, take) for ask in asks)
     if asked <= left and not (repeated and asked):
         return None
     inside = {c for ask in asks for c in ask.classes}
@@ -215,11 +252,23 @@ def above_limits(snapshot: Snapshot, policy: Policy) -> Mapping[str, frozenset[s
     above = {name: tuple(path(queues, name)) for name in queues}
     memory = least_memory(snapshot.columns) if queues else 0
     used = _used(snapshot, policy, above, _running(snapshot), memory, fixed=False)
-    over = {
-        name: {r for r, most in in_millis(q.limit).items() if used.get((name, r), 0) > most}
-        for name, q in queues.items()
-    }
-    return {name: frozenset().union(*(over[up] for up in above[name])) for name in queues}
+    over: dict[str, set[str]] = {name: set() for name in queues}
+    for resource in {r for q in queues.values() for r in in_millis(q.limit)}:
+        here = {name: n for (name, r), n in used.items() if r == resource}
+        kept = KeptAmounts(snapshot.queues, resource, here, {})
+        full = {
+            name
+            for name, q in queues.items()
+            if kept.now(name) > in_millis(q.limit).get(resource, kept.now(name))
+        }
+        for name in queues if full else ():
+            for up in above[name]:
+                if up in full:
+                    over[name].add(resource)
+                    break
+                if not kept.counts_above(up):
+                    break
+    return {name: frozenset(resources) for name, resources in over.items()}
 
 
 def path(queues: Mapping[str, Queue], name: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Queues: the limits and guarantees of a queue and of all above it.
 
 A plan is judged by what it adds: a queue that is already over its limit gets nothing more of that
-resource, but may stay over it. GPUs are counted in thousandths, because pods may ask for a share of
-one.
+resource, but may stay over it. What a queue keeps for itself counts in no limit above it. GPUs are
+counted in thousandths, because pods may ask for a share of one.
 """
 
 from __future__ import annotations
@@ -92,12 +92,17 @@ def _over(plan: Plan, *, fixed: bool) -> Iterator[str]:
     for pod in new:
         if not pod.moved:
             usage.add(pod.gang, pod.template, pod.node)
+    counts = _counts(plan, usage, fixed=fixed)
+    for pod in new:
+        inside: set[str] = set()
         for queue in above(plan.queues, pod.gang.queue):
-            for resource in _limited(queue, fixed):
+            for resource in _limited(queue, fixed).keys() - inside:
                 added[queue.name][resource] += queue_amount(plan, pod.template, pod.node, resource)
+            # Of what is inside nothing counts above.
+            inside |= {r for r, n in _kept(queue, fixed).items() if counts[queue.name, r] <= n}
     for queue in plan.snapshot.queues:
         for resource, amount in sorted(_limited(queue, fixed).items()):
-            total = usage.of(queue.name, resource)
+            total = counts[queue.name, resource]
             if added[queue.name][resource] > 0 and total > amount:
                 scale = WHOLE if resource == GPUS else 1
                 what = (
@@ -107,6 +112,26 @@ def _over(plan: Plan, *, fixed: bool) -> Iterator[str]:
                 )
                 has = what.format(f"{amount / scale:.15g}", resource)
                 yield f"{queue.name} {has} would have {total / scale:g}"
+
+
+def _counts(plan: Plan, usage: Usage, *, fixed: bool) -> Counter[tuple[str, str]]:
+    """What counts in each queue: of those below it only what they do not keep for themselves."""
+    found: Counter[tuple[str, str]] = Counter()
+    resources = {r for queue in plan.snapshot.queues for r in _limited(queue, fixed)}
+    inwards = sorted(plan.snapshot.queues, key=lambda q: -len(above(plan.queues, q.name)))
+    for queue in inwards:
+        kept = _kept(queue, fixed)
+        for resource in resources | kept.keys():
+            whole = usage.of(queue.name, resource)
+            found[queue.name, resource] += whole
+            beyond = max(0, found[queue.name, resource] - kept.get(resource, 0))
+            found[queue.parent, resource] += beyond - whole
+    return found
+
+
+def _kept(queue: Queue, fixed: bool) -> Amounts:
+    """What counts in no limit above; guaranteed amounts count all."""
+    return {} if fixed else in_millis(queue.kept)
 
 
 def _limited(queue: Queue, fixed: bool) -> Amounts:

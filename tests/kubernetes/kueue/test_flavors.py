@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from placement import v1
 from placement.kubernetes.kueue.flavor_choice import _fill
-from tests.kubernetes.build import Body, container, node, pod, said, thing, translated
+from tests.kubernetes.build import Body, container, node, pod, thing, translated
 
 GPU = "nvidia.com/gpu"
 VERSION = "kueue.x-k8s.io/v1beta2"
@@ -57,6 +57,12 @@ def limits(*bodies: Body) -> dict[str, int]:
         for q in found.snapshot.queues
         if "gpus" in q.limit
     }
+
+
+def kept(*bodies: Body) -> dict[str, int]:
+    """The GPUs that queues keep for themselves."""
+    found: v1.ComputePlacementRequest = translated(*NODES, *bodies).request
+    return {q.name.removeprefix("queues/"): q.kept["gpus"] for q in found.snapshot.queues if q.kept}
 
 
 def test_a_queue_borrows_only_of_flavors_that_it_offers() -> None:
@@ -200,27 +206,29 @@ def test_pods_that_no_flavor_takes_are_refused() -> None:
     assert why.startswith("ClusterQueue cq: pods that no flavor takes")
 
 
-def test_what_a_queue_does_not_lend_others_do_not_get_together() -> None:
-    """Of 8 GPUs "c" lends 2, so that "a" and "b" have 10 together."""
+def test_what_queues_do_not_lend_they_keep() -> None:
+    """Of 8 GPUs each "c" and "d" lend 2, so that "a" and "b" have 12 together."""
     bodies = [cluster_queue("a", "all", x=4), cluster_queue("b", "all", x=4)]
-    found = limits(*bodies, cluster_queue("c", "all", lends=2, x=8))
-    assert found == {"cohort-all": 16, "cohort-all_without_c": 10}
-    more = [*bodies, *(cluster_queue(name, "all", lends=2, x=8) for name in "cd")]
-    assert "holds for each queue that borrows, not for several together" in "".join(
-        said(translated(*NODES, *more).warnings)
-    )
+    bodies += [cluster_queue(name, "all", lends=2, x=8) for name in "cd"]
+    assert limits(*bodies) == {"cohort-all": 12}
+    assert kept(*bodies) == {"c": 6, "d": 6}
 
 
-def test_what_is_kept_from_a_cohort_may_be_lent_beside_it_with_a_warning() -> None:
-    def inside(cohort: str) -> list[Body]:
-        return [cluster_queue("a", cohort, x=1), cluster_queue("b", cohort, lends=0, x=1)]
-
-    below = thing("Cohort", VERSION, "below", spec={"parentName": "all"})
-    text = "holds for each queue that borrows, not for several together"
-    alone = said(translated(*NODES, below, *inside("below")).warnings)
-    assert text not in "".join(alone)
+def test_a_cohort_keeps_of_what_is_lent_to_it() -> None:
+    """The one below has 1 of its own, 4 of "a" and 2 of "b", and lends 3 of these."""
+    quota = {"name": GPU, "nominalQuota": 1, "lendingLimit": 3}
+    groups = [{"flavors": [{"name": "x", "resources": [quota]}]}]
+    below = thing("Cohort", VERSION, "below", spec={"parentName": "all", "resourceGroups": groups})
+    inside = [cluster_queue("a", "below", x=4), cluster_queue("b", "below", lends=2, x=3)]
     beside = cluster_queue("c", "all", x=4)
-    assert text in "".join(said(translated(*NODES, below, beside, *inside("below")).warnings))
+    assert limits(below, beside, *inside) == {"cohort-all": 7}
+    assert kept(below, beside, *inside) == {"b": 1, "cohort-below": 4}
+
+
+def test_a_flavor_of_which_a_queue_keeps_enough_has_quota_left() -> None:
+    """All that "cq" has of "spot" it keeps, and nothing else of it is left."""
+    bodies = [cluster_queue("cq", "all", lends=0, spot=4, own=4), cluster_queue("b", "all", spot=0)]
+    assert queues_of(*bodies, workload("w", 4), workload("x", 4)) == {"w": "cq_spot", "x": "cq_own"}
 
 
 def test_a_workload_asks_for_what_its_pods_request_as_the_kubelet_counts_it() -> None:

@@ -98,6 +98,11 @@ def test_a_valid_request_has_no_violations() -> None:
             id="negative limit",
         ),
         pytest.param(
+            lambda m: m.snapshot.queues[0].kept.update(gpus=-1),
+            'snapshot.queues[0].kept["gpus"]', "must not be negative, is -1",
+            id="something negative is kept",
+        ),
+        pytest.param(
             lambda m: m.snapshot.queues[0].guaranteed.update({"": 1}),
             'snapshot.queues[0].guaranteed[""]', "must have a name",
             id="guarantee of nothing",

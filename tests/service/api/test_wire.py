@@ -235,6 +235,7 @@ EVERYTHING = Request(
                 used_not_preemptible={"gpus": 2},
                 not_reclaimable=True,
                 minimum_run_time_before_reclaim=90,
+                kept={"gpus": 3},
             ),
         ),
         reservations=(

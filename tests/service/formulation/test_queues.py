@@ -176,6 +176,17 @@ def test_a_gang_whose_queue_is_not_there_waits_and_is_told_so() -> None:
         ),
         pytest.param(
             Scenario(NODES)
+            .queue("org", limit={GPUS: 4})
+            .queue("team-a", "org")
+            .queue("team-b", "org", kept={GPUS: 8})
+            .gang("a", pods=1, gpus=8, queue="team-a")
+            .gang("b", pods=1, gpus=8, priority=5, queue="team-b"),
+            ReasonCode.QUEUE_LIMIT,
+            "queue org has, beside what team-b keeps, 4 of 4 GPUs left, the gang asks for 8.",
+            id="beside what others keep",
+        ),
+        pytest.param(
+            Scenario(NODES)
             .queue("team-a", guaranteed={GPUS: 8}, used=4, fixed=4)
             .gang("a", pods=1, gpus=8, queue="team-a", not_preemptible=True),
             ReasonCode.QUEUE_GUARANTEED,

@@ -98,6 +98,8 @@ class Queue:
     not_reclaimable: bool = False
     preempt_run_time: timedelta | None = None
     reclaim_run_time: timedelta | None = None
+    #: What of it counts in no limit above it.
+    kept: Amounts = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -208,6 +210,7 @@ class Queues:
                     ),
                     not_reclaimable=queue.not_reclaimable,
                     minimum_run_time_before_reclaim=next(safe, None),
+                    kept=_message({r: a for r, a in queue.kept.items() if a}),
                 )
             )
         return result

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aplacement/v1/cluster.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x02\n\x0f\x43lusterSnapshot\x12\x10\n\x08revision\x18\x01 \x01(\t\x12!\n\x05nodes\x18\x02 \x03(\x0b\x32\x12.placement.v1.Node\x12&\n\x04pods\x18\x03 \x03(\x0b\x32\x18.placement.v1.RunningPod\x12)\n\x05\x61s_of\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06queues\x18\x05 \x03(\x0b\x32\x13.placement.v1.Queue\x12/\n\x0creservations\x18\x06 \x03(\x0b\x32\x19.placement.v1.Reservation\x12:\n\x12\x64isruption_budgets\x18\x07 \x03(\x0b\x32\x1e.placement.v1.DisruptionBudget\"\xa8\x04\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12.\n\x06labels\x18\x02 \x03(\x0b\x32\x1e.placement.v1.Node.LabelsEntry\x12,\n\x0b\x61llocatable\x18\x03 \x01(\x0b\x32\x17.placement.v1.Resources\x12*\n\trequested\x18\x04 \x01(\x0b\x32\x17.placement.v1.Resources\x12#\n\x06taints\x18\x05 \x03(\x0b\x32\x13.placement.v1.Taint\x12\x15\n\runschedulable\x18\x06 \x01(\x08\x12\x11\n\tnot_ready\x18\x07 \x01(\x08\x12*\n\nhost_ports\x18\x08 \x03(\x0b\x32\x16.placement.v1.HostPort\x12%\n\x07\x64\x65vices\x18\t \x03(\x0b\x32\x14.placement.v1.Device\x12\x31\n\npartitions\x18\n \x03(\x0b\x32\x1d.placement.v1.DevicePartition\x12\x37\n\x10partition_policy\x18\x0b \x01(\x0e\x32\x1d.placement.v1.PartitionPolicy\x12\x16\n\x0e\x63ompute_domain\x18\x0c \x01(\t\x12\x16\n\x0e\x63losed_because\x18\r \x01(\t\x12\x1b\n\x13\x63ompute_domain_pods\x18\x0e \x01(\x05\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa5\x01\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x11\n\tunhealthy\x18\x02 \x01(\x08\x12\x12\n\nused_milli\x18\x03 \x01(\x05\x12\x19\n\x11used_memory_milli\x18\x04 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x05 \x01(\x03\x12\x11\n\tnuma_node\x18\x06 \x01(\x05\x12\x13\n\x0bpcie_switch\x18\x07 \x01(\t\x12\x0c\n\x04nics\x18\x08 \x01(\x05\"I\n\x0f\x44\x65vicePartition\x12\x0f\n\x07\x64\x65vices\x18\x01 \x03(\x05\x12\r\n\x05score\x18\x02 \x01(\x05\x12\x16\n\x0ering_bandwidth\x18\x03 \x01(\x03\"\xab\x04\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06parent\x18\x02 \x01(\t\x12-\n\x05limit\x18\x03 \x03(\x0b\x32\x1e.placement.v1.Queue.LimitEntry\x12\x37\n\nguaranteed\x18\x04 \x03(\x0b\x32#.placement.v1.Queue.GuaranteedEntry\x12+\n\x04used\x18\x05 \x03(\x0b\x32\x1d.placement.v1.Queue.UsedEntry\x12I\n\x14used_not_preemptible\x18\x06 \x03(\x0b\x32+.placement.v1.Queue.UsedNotPreemptibleEntry\x12\x17\n\x0fnot_reclaimable\x18\x07 \x01(\x08\x12\x42\n\x1fminimum_run_time_before_reclaim\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x1a,\n\nLimitEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x31\n\x0fGuaranteedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a+\n\tUsedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x39\n\x17UsedNotPreemptibleEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xc3\x02\n\x0bReservation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12%\n\x04held\x18\x03 \x01(\x0b\x32\x17.placement.v1.Resources\x12.\n\x06owners\x18\x04 \x03(\x0b\x32\x1e.placement.v1.ReservationOwner\x12\x12\n\nrestricted\x18\x05 \x01(\x08\x12\x15\n\rallocate_once\x18\x06 \x01(\x08\x12\x35\n\x06labels\x18\x07 \x03(\x0b\x32%.placement.v1.Reservation.LabelsEntry\x12\x0e\n\x06\x63losed\x18\x08 \x01(\x08\x12\x0f\n\x07\x64\x65vices\x18\t \x03(\x05\x12\x0f\n\x07used_up\x18\n \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"o\n\x10ReservationOwner\x12\x0c\n\x04gang\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12-\n\x08selector\x18\x04 \x01(\x0b\x32\x1b.placement.v1.LabelSelector\"`\n\x10\x44isruptionBudget\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08selector\x18\x02 \x01(\x0b\x32\x1b.placement.v1.LabelSelector\x12\x0f\n\x07\x61llowed\x18\x03 \x01(\x05\"\xcc\x01\n\nRunningPod\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x34\n\x06labels\x18\x03 \x03(\x0b\x32$.placement.v1.RunningPod.LabelsEntry\x12=\n\x16required_anti_affinity\x18\x04 \x03(\x0b\x32\x1d.placement.v1.PodAffinityTerm\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd3\x01\n\tResources\x12\x12\n\ncpu_millis\x18\x01 \x01(\x03\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x03\x12\x1f\n\x17\x65phemeral_storage_bytes\x18\x03 \x01(\x03\x12\x11\n\tpod_count\x18\x04 \x01(\x03\x12\x37\n\x08\x65xtended\x18\x05 \x03(\x0b\x32%.placement.v1.Resources.ExtendedEntry\x1a/\n\rExtendedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"N\n\x05Taint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12)\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\x0e\x32\x19.placement.v1.TaintEffect\";\n\x08HostPort\x12\x0c\n\x04port\x18\x01 \x01(\x05\x12\x10\n\x08protocol\x18\x02 \x01(\t\x12\x0f\n\x07host_ip\x18\x03 \x01(\t\"\x82\x01\n\x0fPodAffinityTerm\x12-\n\x08selector\x18\x01 \x01(\x0b\x32\x1b.placement.v1.LabelSelector\x12\x14\n\x0ctopology_key\x18\x02 \x01(\t\x12\x12\n\nnamespaces\x18\x03 \x03(\t\x12\x16\n\x0e\x61ll_namespaces\x18\x04 \x01(\x08\"\xc5\x01\n\rLabelSelector\x12\x42\n\x0cmatch_labels\x18\x01 \x03(\x0b\x32,.placement.v1.LabelSelector.MatchLabelsEntry\x12<\n\x11match_expressions\x18\x02 \x03(\x0b\x32!.placement.v1.SelectorRequirement\x1a\x32\n\x10MatchLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"d\n\x13SelectorRequirement\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x08operator\x18\x02 \x01(\x0e\x32\x1e.placement.v1.SelectorOperator\x12\x0e\n\x06values\x18\x03 \x03(\t*\x8b\x01\n\x0bTaintEffect\x12\x1c\n\x18TAINT_EFFECT_UNSPECIFIED\x10\x00\x12\x1c\n\x18TAINT_EFFECT_NO_SCHEDULE\x10\x01\x12#\n\x1fTAINT_EFFECT_PREFER_NO_SCHEDULE\x10\x02\x12\x1b\n\x17TAINT_EFFECT_NO_EXECUTE\x10\x03*l\n\x0fPartitionPolicy\x12 \n\x1cPARTITION_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17PARTITION_POLICY_PREFER\x10\x01\x12\x1a\n\x16PARTITION_POLICY_HONOR\x10\x02*\xe5\x01\n\x10SelectorOperator\x12!\n\x1dSELECTOR_OPERATOR_UNSPECIFIED\x10\x00\x12\x18\n\x14SELECTOR_OPERATOR_IN\x10\x01\x12\x1c\n\x18SELECTOR_OPERATOR_NOT_IN\x10\x02\x12\x1c\n\x18SELECTOR_OPERATOR_EXISTS\x10\x03\x12$\n SELECTOR_OPERATOR_DOES_NOT_EXIST\x10\x04\x12\x18\n\x14SELECTOR_OPERATOR_GT\x10\x05\x12\x18\n\x14SELECTOR_OPERATOR_LT\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aplacement/v1/cluster.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x02\n\x0f\x43lusterSnapshot\x12\x10\n\x08revision\x18\x01 \x01(\t\x12!\n\x05nodes\x18\x02 \x03(\x0b\x32\x12.placement.v1.Node\x12&\n\x04pods\x18\x03 \x03(\x0b\x32\x18.placement.v1.RunningPod\x12)\n\x05\x61s_of\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06queues\x18\x05 \x03(\x0b\x32\x13.placement.v1.Queue\x12/\n\x0creservations\x18\x06 \x03(\x0b\x32\x19.placement.v1.Reservation\x12:\n\x12\x64isruption_budgets\x18\x07 \x03(\x0b\x32\x1e.placement.v1.DisruptionBudget\"\xa8\x04\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12.\n\x06labels\x18\x02 \x03(\x0b\x32\x1e.placement.v1.Node.LabelsEntry\x12,\n\x0b\x61llocatable\x18\x03 \x01(\x0b\x32\x17.placement.v1.Resources\x12*\n\trequested\x18\x04 \x01(\x0b\x32\x17.placement.v1.Resources\x12#\n\x06taints\x18\x05 \x03(\x0b\x32\x13.placement.v1.Taint\x12\x15\n\runschedulable\x18\x06 \x01(\x08\x12\x11\n\tnot_ready\x18\x07 \x01(\x08\x12*\n\nhost_ports\x18\x08 \x03(\x0b\x32\x16.placement.v1.HostPort\x12%\n\x07\x64\x65vices\x18\t \x03(\x0b\x32\x14.placement.v1.Device\x12\x31\n\npartitions\x18\n \x03(\x0b\x32\x1d.placement.v1.DevicePartition\x12\x37\n\x10partition_policy\x18\x0b \x01(\x0e\x32\x1d.placement.v1.PartitionPolicy\x12\x16\n\x0e\x63ompute_domain\x18\x0c \x01(\t\x12\x16\n\x0e\x63losed_because\x18\r \x01(\t\x12\x1b\n\x13\x63ompute_domain_pods\x18\x0e \x01(\x05\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa5\x01\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x11\n\tunhealthy\x18\x02 \x01(\x08\x12\x12\n\nused_milli\x18\x03 \x01(\x05\x12\x19\n\x11used_memory_milli\x18\x04 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x05 \x01(\x03\x12\x11\n\tnuma_node\x18\x06 \x01(\x05\x12\x13\n\x0bpcie_switch\x18\x07 \x01(\t\x12\x0c\n\x04nics\x18\x08 \x01(\x05\"I\n\x0f\x44\x65vicePartition\x12\x0f\n\x07\x64\x65vices\x18\x01 \x03(\x05\x12\r\n\x05score\x18\x02 \x01(\x05\x12\x16\n\x0ering_bandwidth\x18\x03 \x01(\x03\"\x85\x05\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06parent\x18\x02 \x01(\t\x12-\n\x05limit\x18\x03 \x03(\x0b\x32\x1e.placement.v1.Queue.LimitEntry\x12\x37\n\nguaranteed\x18\x04 \x03(\x0b\x32#.placement.v1.Queue.GuaranteedEntry\x12+\n\x04used\x18\x05 \x03(\x0b\x32\x1d.placement.v1.Queue.UsedEntry\x12I\n\x14used_not_preemptible\x18\x06 \x03(\x0b\x32+.placement.v1.Queue.UsedNotPreemptibleEntry\x12\x17\n\x0fnot_reclaimable\x18\x07 \x01(\x08\x12\x42\n\x1fminimum_run_time_before_reclaim\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x04kept\x18\t \x03(\x0b\x32\x1d.placement.v1.Queue.KeptEntry\x1a,\n\nLimitEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x31\n\x0fGuaranteedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a+\n\tUsedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x39\n\x17UsedNotPreemptibleEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a+\n\tKeptEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xc3\x02\n\x0bReservation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12%\n\x04held\x18\x03 \x01(\x0b\x32\x17.placement.v1.Resources\x12.\n\x06owners\x18\x04 \x03(\x0b\x32\x1e.placement.v1.ReservationOwner\x12\x12\n\nrestricted\x18\x05 \x01(\x08\x12\x15\n\rallocate_once\x18\x06 \x01(\x08\x12\x35\n\x06labels\x18\x07 \x03(\x0b\x32%.placement.v1.Reservation.LabelsEntry\x12\x0e\n\x06\x63losed\x18\x08 \x01(\x08\x12\x0f\n\x07\x64\x65vices\x18\t \x03(\x05\x12\x0f\n\x07used_up\x18\n \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"o\n\x10ReservationOwner\x12\x0c\n\x04gang\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12-\n\x08selector\x18\x04 \x01(\x0b\x32\x1b.placement.v1.LabelSelector\"`\n\x10\x44isruptionBudget\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08selector\x18\x02 \x01(\x0b\x32\x1b.placement.v1.LabelSelector\x12\x0f\n\x07\x61llowed\x18\x03 \x01(\x05\"\xcc\x01\n\nRunningPod\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x34\n\x06labels\x18\x03 \x03(\x0b\x32$.placement.v1.RunningPod.LabelsEntry\x12=\n\x16required_anti_affinity\x18\x04 \x03(\x0b\x32\x1d.placement.v1.PodAffinityTerm\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd3\x01\n\tResources\x12\x12\n\ncpu_millis\x18\x01 \x01(\x03\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x03\x12\x1f\n\x17\x65phemeral_storage_bytes\x18\x03 \x01(\x03\x12\x11\n\tpod_count\x18\x04 \x01(\x03\x12\x37\n\x08\x65xtended\x18\x05 \x03(\x0b\x32%.placement.v1.Resources.ExtendedEntry\x1a/\n\rExtendedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"N\n\x05Taint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12)\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\x0e\x32\x19.placement.v1.TaintEffect\";\n\x08HostPort\x12\x0c\n\x04port\x18\x01 \x01(\x05\x12\x10\n\x08protocol\x18\x02 \x01(\t\x12\x0f\n\x07host_ip\x18\x03 \x01(\t\"\x82\x01\n\x0fPodAffinityTerm\x12-\n\x08selector\x18\x01 \x01(\x0b\x32\x1b.placement.v1.LabelSelector\x12\x14\n\x0ctopology_key\x18\x02 \x01(\t\x12\x12\n\nnamespaces\x18\x03 \x03(\t\x12\x16\n\x0e\x61ll_namespaces\x18\x04 \x01(\x08\"\xc5\x01\n\rLabelSelector\x12\x42\n\x0cmatch_labels\x18\x01 \x03(\x0b\x32,.placement.v1.LabelSelector.MatchLabelsEntry\x12<\n\x11match_expressions\x18\x02 \x03(\x0b\x32!.placement.v1.SelectorRequirement\x1a\x32\n\x10MatchLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"d\n\x13SelectorRequirement\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x08operator\x18\x02 \x01(\x0e\x32\x1e.placement.v1.SelectorOperator\x12\x0e\n\x06values\x18\x03 \x03(\t*\x8b\x01\n\x0bTaintEffect\x12\x1c\n\x18TAINT_EFFECT_UNSPECIFIED\x10\x00\x12\x1c\n\x18TAINT_EFFECT_NO_SCHEDULE\x10\x01\x12#\n\x1fTAINT_EFFECT_PREFER_NO_SCHEDULE\x10\x02\x12\x1b\n\x17TAINT_EFFECT_NO_EXECUTE\x10\x03*l\n\x0fPartitionPolicy\x12 \n\x1cPARTITION_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17PARTITION_POLICY_PREFER\x10\x01\x12\x1a\n\x16PARTITION_POLICY_HONOR\x10\x02*\xe5\x01\n\x10SelectorOperator\x12!\n\x1dSELECTOR_OPERATOR_UNSPECIFIED\x10\x00\x12\x18\n\x14SELECTOR_OPERATOR_IN\x10\x01\x12\x1c\n\x18SELECTOR_OPERATOR_NOT_IN\x10\x02\x12\x1c\n\x18SELECTOR_OPERATOR_EXISTS\x10\x03\x12$\n SELECTOR_OPERATOR_DOES_NOT_EXIST\x10\x04\x12\x18\n\x14SELECTOR_OPERATOR_GT\x10\x05\x12\x18\n\x14SELECTOR_OPERATOR_LT\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,6 +43,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_QUEUE_USEDENTRY']._serialized_options = b'8\001'
   _globals['_QUEUE_USEDNOTPREEMPTIBLEENTRY']._loaded_options = None
   _globals['_QUEUE_USEDNOTPREEMPTIBLEENTRY']._serialized_options = b'8\001'
+  _globals['_QUEUE_KEPTENTRY']._loaded_options = None
+  _globals['_QUEUE_KEPTENTRY']._serialized_options = b'8\001'
   _globals['_RESERVATION_LABELSENTRY']._loaded_options = None
   _globals['_RESERVATION_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_RUNNINGPOD_LABELSENTRY']._loaded_options = None
@@ -51,12 +53,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESOURCES_EXTENDEDENTRY']._serialized_options = b'8\001'
   _globals['_LABELSELECTOR_MATCHLABELSENTRY']._loaded_options = None
   _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_options = b'8\001'
-  _globals['_TAINTEFFECT']._serialized_start=3302
-  _globals['_TAINTEFFECT']._serialized_end=3441
-  _globals['_PARTITIONPOLICY']._serialized_start=3443
-  _globals['_PARTITIONPOLICY']._serialized_end=3551
-  _globals['_SELECTOROPERATOR']._serialized_start=3554
-  _globals['_SELECTOROPERATOR']._serialized_end=3783
+  _globals['_TAINTEFFECT']._serialized_start=3392
+  _globals['_TAINTEFFECT']._serialized_end=3531
+  _globals['_PARTITIONPOLICY']._serialized_start=3533
+  _globals['_PARTITIONPOLICY']._serialized_end=3641
+  _globals['_SELECTOROPERATOR']._serialized_start=3644
+  _globals['_SELECTOROPERATOR']._serialized_end=3873
   _globals['_CLUSTERSNAPSHOT']._serialized_start=110
   _globals['_CLUSTERSNAPSHOT']._serialized_end=409
   _globals['_NODE']._serialized_start=412
@@ -68,41 +70,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEVICEPARTITION']._serialized_start=1134
   _globals['_DEVICEPARTITION']._serialized_end=1207
   _globals['_QUEUE']._serialized_start=1210
-  _globals['_QUEUE']._serialized_end=1765
-  _globals['_QUEUE_LIMITENTRY']._serialized_start=1566
-  _globals['_QUEUE_LIMITENTRY']._serialized_end=1610
-  _globals['_QUEUE_GUARANTEEDENTRY']._serialized_start=1612
-  _globals['_QUEUE_GUARANTEEDENTRY']._serialized_end=1661
-  _globals['_QUEUE_USEDENTRY']._serialized_start=1663
-  _globals['_QUEUE_USEDENTRY']._serialized_end=1706
-  _globals['_QUEUE_USEDNOTPREEMPTIBLEENTRY']._serialized_start=1708
-  _globals['_QUEUE_USEDNOTPREEMPTIBLEENTRY']._serialized_end=1765
-  _globals['_RESERVATION']._serialized_start=1768
-  _globals['_RESERVATION']._serialized_end=2091
+  _globals['_QUEUE']._serialized_end=1855
+  _globals['_QUEUE_LIMITENTRY']._serialized_start=1611
+  _globals['_QUEUE_LIMITENTRY']._serialized_end=1655
+  _globals['_QUEUE_GUARANTEEDENTRY']._serialized_start=1657
+  _globals['_QUEUE_GUARANTEEDENTRY']._serialized_end=1706
+  _globals['_QUEUE_USEDENTRY']._serialized_start=1708
+  _globals['_QUEUE_USEDENTRY']._serialized_end=1751
+  _globals['_QUEUE_USEDNOTPREEMPTIBLEENTRY']._serialized_start=1753
+  _globals['_QUEUE_USEDNOTPREEMPTIBLEENTRY']._serialized_end=1810
+  _globals['_QUEUE_KEPTENTRY']._serialized_start=1812
+  _globals['_QUEUE_KEPTENTRY']._serialized_end=1855
+  _globals['_RESERVATION']._serialized_start=1858
+  _globals['_RESERVATION']._serialized_end=2181
   _globals['_RESERVATION_LABELSENTRY']._serialized_start=919
   _globals['_RESERVATION_LABELSENTRY']._serialized_end=964
-  _globals['_RESERVATIONOWNER']._serialized_start=2093
-  _globals['_RESERVATIONOWNER']._serialized_end=2204
-  _globals['_DISRUPTIONBUDGET']._serialized_start=2206
-  _globals['_DISRUPTIONBUDGET']._serialized_end=2302
-  _globals['_RUNNINGPOD']._serialized_start=2305
-  _globals['_RUNNINGPOD']._serialized_end=2509
+  _globals['_RESERVATIONOWNER']._serialized_start=2183
+  _globals['_RESERVATIONOWNER']._serialized_end=2294
+  _globals['_DISRUPTIONBUDGET']._serialized_start=2296
+  _globals['_DISRUPTIONBUDGET']._serialized_end=2392
+  _globals['_RUNNINGPOD']._serialized_start=2395
+  _globals['_RUNNINGPOD']._serialized_end=2599
   _globals['_RUNNINGPOD_LABELSENTRY']._serialized_start=919
   _globals['_RUNNINGPOD_LABELSENTRY']._serialized_end=964
-  _globals['_RESOURCES']._serialized_start=2512
-  _globals['_RESOURCES']._serialized_end=2723
-  _globals['_RESOURCES_EXTENDEDENTRY']._serialized_start=2676
-  _globals['_RESOURCES_EXTENDEDENTRY']._serialized_end=2723
-  _globals['_TAINT']._serialized_start=2725
-  _globals['_TAINT']._serialized_end=2803
-  _globals['_HOSTPORT']._serialized_start=2805
-  _globals['_HOSTPORT']._serialized_end=2864
-  _globals['_PODAFFINITYTERM']._serialized_start=2867
-  _globals['_PODAFFINITYTERM']._serialized_end=2997
-  _globals['_LABELSELECTOR']._serialized_start=3000
-  _globals['_LABELSELECTOR']._serialized_end=3197
-  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_start=3147
-  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_end=3197
-  _globals['_SELECTORREQUIREMENT']._serialized_start=3199
-  _globals['_SELECTORREQUIREMENT']._serialized_end=3299
+  _globals['_RESOURCES']._serialized_start=2602
+  _globals['_RESOURCES']._serialized_end=2813
+  _globals['_RESOURCES_EXTENDEDENTRY']._serialized_start=2766
+  _globals['_RESOURCES_EXTENDEDENTRY']._serialized_end=2813
+  _globals['_TAINT']._serialized_start=2815
+  _globals['_TAINT']._serialized_end=2893
+  _globals['_HOSTPORT']._serialized_start=2895
+  _globals['_HOSTPORT']._serialized_end=2954
+  _globals['_PODAFFINITYTERM']._serialized_start=2957
+  _globals['_PODAFFINITYTERM']._serialized_end=3087
+  _globals['_LABELSELECTOR']._serialized_start=3090
+  _globals['_LABELSELECTOR']._serialized_end=3287
+  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_start=3237
+  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_end=3287
+  _globals['_SELECTORREQUIREMENT']._serialized_start=3289
+  _globals['_SELECTORREQUIREMENT']._serialized_end=3389
 # @@protoc_insertion_point(module_scope)

@@ -136,7 +136,7 @@ class DevicePartition(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[int]] = ..., score: _Optional[int] = ..., ring_bandwidth: _Optional[int] = ...) -> None: ...
 
 class Queue(_message.Message):
-    __slots__ = ("name", "parent", "limit", "guaranteed", "used", "used_not_preemptible", "not_reclaimable", "minimum_run_time_before_reclaim")
+    __slots__ = ("name", "parent", "limit", "guaranteed", "used", "used_not_preemptible", "not_reclaimable", "minimum_run_time_before_reclaim", "kept")
     class LimitEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +165,13 @@ class Queue(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class KeptEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
@@ -173,6 +180,7 @@ class Queue(_message.Message):
     USED_NOT_PREEMPTIBLE_FIELD_NUMBER: _ClassVar[int]
     NOT_RECLAIMABLE_FIELD_NUMBER: _ClassVar[int]
     MINIMUM_RUN_TIME_BEFORE_RECLAIM_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     name: str
     parent: str
     limit: _containers.ScalarMap[str, int]
@@ -181,7 +189,8 @@ class Queue(_message.Message):
     used_not_preemptible: _containers.ScalarMap[str, int]
     not_reclaimable: bool
     minimum_run_time_before_reclaim: _duration_pb2.Duration
-    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., limit: _Optional[_Mapping[str, int]] = ..., guaranteed: _Optional[_Mapping[str, int]] = ..., used: _Optional[_Mapping[str, int]] = ..., used_not_preemptible: _Optional[_Mapping[str, int]] = ..., not_reclaimable: _Optional[bool] = ..., minimum_run_time_before_reclaim: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    kept: _containers.ScalarMap[str, int]
+    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., limit: _Optional[_Mapping[str, int]] = ..., guaranteed: _Optional[_Mapping[str, int]] = ..., used: _Optional[_Mapping[str, int]] = ..., used_not_preemptible: _Optional[_Mapping[str, int]] = ..., not_reclaimable: _Optional[bool] = ..., minimum_run_time_before_reclaim: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., kept: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Reservation(_message.Message):
     __slots__ = ("name", "node", "held", "owners", "restricted", "allocate_once", "labels", "closed", "devices", "used_up")

@@ -56,6 +56,29 @@ def test_running_pods_with_a_template_count() -> None:
         assert accepts(scenario, bindings) if fine else refuses(scenario, "have 12", bindings)
 
 
+@pytest.mark.parametrize(("used", "fine"), [(0, True), (2, True), (3, False)])
+def test_what_a_queue_keeps_counts_in_no_limit_above_it(used: int, fine: bool) -> None:
+    """Of the 12 GPUs of "keeps" 6 count above, and "other" may have 2 of the rest."""
+    tree = ROOM.queue("org", limit={GPUS: 8}).queue("keeps", "org", kept={GPUS: 6})
+    scenario = tree.queue("other", "org", used=used).gang("a", pods=2, gpus=6, queue="keeps")
+    bindings = scenario.bind(a_w_0="x1", a_w_1="x2")
+    if fine:
+        assert accepts(scenario, bindings)
+    else:
+        assert refuses(scenario, "queues/org has a limit of 8 gpus & would have 9", bindings)
+
+
+def test_what_is_new_inside_of_what_a_queue_keeps_is_not_new_above_it() -> None:
+    full = ROOM.queue("org", limit={GPUS: 8}, used=9).queue("keeps", "org", kept={GPUS: 6})
+    for gpus in (6, 7):
+        scenario = full.gang("a", pods=1, gpus=gpus, queue="keeps")
+        bindings = scenario.bind(a_w_0="x1")
+        if gpus == 6:
+            assert accepts(scenario, bindings)
+        else:
+            assert refuses(scenario, "limit of 8 gpus & would have 10", bindings)
+
+
 def test_the_limit_of_a_queue_above_holds_for_all_below_it() -> None:
     tree = ROOM.queue("org", limit={GPUS: 8}).queue("one", "org").queue("two", "org")
     scenario = tree.gang("a", pods=1, gpus=8, queue="one").gang("b", pods=1, gpus=8, queue="two")

@@ -696,8 +696,12 @@ type Queue struct {
 	// minimum_run_time_before_reclaim protects what runs in this queue and below
 	// it from queues that are not: each gang as its own time of this name does.
 	MinimumRunTimeBeforeReclaim *durationpb.Duration `protobuf:"bytes,8,opt,name=minimum_run_time_before_reclaim,json=minimumRunTimeBeforeReclaim,proto3" json:"minimum_run_time_before_reclaim,omitempty"`
-	unknownFields               protoimpl.UnknownFields
-	sizeCache                   protoimpl.SizeCache
+	// kept is what the queue has for itself, by resource as in limit: of what runs
+	// in it and below it only what is beyond this counts in the limits of the
+	// queues above.
+	Kept          map[string]int64 `protobuf:"bytes,9,rep,name=kept,proto3" json:"kept,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
@@ -782,6 +786,13 @@ func (x *Queue) GetNotReclaimable() bool {
 func (x *Queue) GetMinimumRunTimeBeforeReclaim() *durationpb.Duration {
 	if x != nil {
 		return x.MinimumRunTimeBeforeReclaim
+	}
+	return nil
+}
+
+func (x *Queue) GetKept() map[string]int64 {
+	if x != nil {
+		return x.Kept
 	}
 	return nil
 }
@@ -1586,7 +1597,7 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\x0fDevicePartition\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\x05R\adevices\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x05R\x05score\x12%\n" +
-	"\x0ering_bandwidth\x18\x03 \x01(\x03R\rringBandwidth\"\xc3\x05\n" +
+	"\x0ering_bandwidth\x18\x03 \x01(\x03R\rringBandwidth\"\xaf\x06\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x124\n" +
@@ -1597,7 +1608,8 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\x04used\x18\x05 \x03(\v2\x1d.placement.v1.Queue.UsedEntryR\x04used\x12]\n" +
 	"\x14used_not_preemptible\x18\x06 \x03(\v2+.placement.v1.Queue.UsedNotPreemptibleEntryR\x12usedNotPreemptible\x12'\n" +
 	"\x0fnot_reclaimable\x18\a \x01(\bR\x0enotReclaimable\x12_\n" +
-	"\x1fminimum_run_time_before_reclaim\x18\b \x01(\v2\x19.google.protobuf.DurationR\x1bminimumRunTimeBeforeReclaim\x1a8\n" +
+	"\x1fminimum_run_time_before_reclaim\x18\b \x01(\v2\x19.google.protobuf.DurationR\x1bminimumRunTimeBeforeReclaim\x121\n" +
+	"\x04kept\x18\t \x03(\v2\x1d.placement.v1.Queue.KeptEntryR\x04kept\x1a8\n" +
 	"\n" +
 	"LimitEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -1609,6 +1621,9 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aE\n" +
 	"\x17UsedNotPreemptibleEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a7\n" +
+	"\tKeptEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xa4\x03\n" +
 	"\vReservation\x12\x12\n" +
@@ -1713,7 +1728,7 @@ func file_placement_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_placement_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_placement_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_placement_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_placement_v1_cluster_proto_goTypes = []any{
 	(TaintEffect)(0),              // 0: placement.v1.TaintEffect
 	(PartitionPolicy)(0),          // 1: placement.v1.PartitionPolicy
@@ -1738,17 +1753,18 @@ var file_placement_v1_cluster_proto_goTypes = []any{
 	nil,                           // 20: placement.v1.Queue.GuaranteedEntry
 	nil,                           // 21: placement.v1.Queue.UsedEntry
 	nil,                           // 22: placement.v1.Queue.UsedNotPreemptibleEntry
-	nil,                           // 23: placement.v1.Reservation.LabelsEntry
-	nil,                           // 24: placement.v1.RunningPod.LabelsEntry
-	nil,                           // 25: placement.v1.Resources.ExtendedEntry
-	nil,                           // 26: placement.v1.LabelSelector.MatchLabelsEntry
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	nil,                           // 23: placement.v1.Queue.KeptEntry
+	nil,                           // 24: placement.v1.Reservation.LabelsEntry
+	nil,                           // 25: placement.v1.RunningPod.LabelsEntry
+	nil,                           // 26: placement.v1.Resources.ExtendedEntry
+	nil,                           // 27: placement.v1.LabelSelector.MatchLabelsEntry
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
 }
 var file_placement_v1_cluster_proto_depIdxs = []int32{
 	4,  // 0: placement.v1.ClusterSnapshot.nodes:type_name -> placement.v1.Node
 	11, // 1: placement.v1.ClusterSnapshot.pods:type_name -> placement.v1.RunningPod
-	27, // 2: placement.v1.ClusterSnapshot.as_of:type_name -> google.protobuf.Timestamp
+	28, // 2: placement.v1.ClusterSnapshot.as_of:type_name -> google.protobuf.Timestamp
 	7,  // 3: placement.v1.ClusterSnapshot.queues:type_name -> placement.v1.Queue
 	8,  // 4: placement.v1.ClusterSnapshot.reservations:type_name -> placement.v1.Reservation
 	10, // 5: placement.v1.ClusterSnapshot.disruption_budgets:type_name -> placement.v1.DisruptionBudget
@@ -1764,25 +1780,26 @@ var file_placement_v1_cluster_proto_depIdxs = []int32{
 	20, // 15: placement.v1.Queue.guaranteed:type_name -> placement.v1.Queue.GuaranteedEntry
 	21, // 16: placement.v1.Queue.used:type_name -> placement.v1.Queue.UsedEntry
 	22, // 17: placement.v1.Queue.used_not_preemptible:type_name -> placement.v1.Queue.UsedNotPreemptibleEntry
-	28, // 18: placement.v1.Queue.minimum_run_time_before_reclaim:type_name -> google.protobuf.Duration
-	12, // 19: placement.v1.Reservation.held:type_name -> placement.v1.Resources
-	9,  // 20: placement.v1.Reservation.owners:type_name -> placement.v1.ReservationOwner
-	23, // 21: placement.v1.Reservation.labels:type_name -> placement.v1.Reservation.LabelsEntry
-	16, // 22: placement.v1.ReservationOwner.selector:type_name -> placement.v1.LabelSelector
-	16, // 23: placement.v1.DisruptionBudget.selector:type_name -> placement.v1.LabelSelector
-	24, // 24: placement.v1.RunningPod.labels:type_name -> placement.v1.RunningPod.LabelsEntry
-	15, // 25: placement.v1.RunningPod.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
-	25, // 26: placement.v1.Resources.extended:type_name -> placement.v1.Resources.ExtendedEntry
-	0,  // 27: placement.v1.Taint.effect:type_name -> placement.v1.TaintEffect
-	16, // 28: placement.v1.PodAffinityTerm.selector:type_name -> placement.v1.LabelSelector
-	26, // 29: placement.v1.LabelSelector.match_labels:type_name -> placement.v1.LabelSelector.MatchLabelsEntry
-	17, // 30: placement.v1.LabelSelector.match_expressions:type_name -> placement.v1.SelectorRequirement
-	2,  // 31: placement.v1.SelectorRequirement.operator:type_name -> placement.v1.SelectorOperator
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	29, // 18: placement.v1.Queue.minimum_run_time_before_reclaim:type_name -> google.protobuf.Duration
+	23, // 19: placement.v1.Queue.kept:type_name -> placement.v1.Queue.KeptEntry
+	12, // 20: placement.v1.Reservation.held:type_name -> placement.v1.Resources
+	9,  // 21: placement.v1.Reservation.owners:type_name -> placement.v1.ReservationOwner
+	24, // 22: placement.v1.Reservation.labels:type_name -> placement.v1.Reservation.LabelsEntry
+	16, // 23: placement.v1.ReservationOwner.selector:type_name -> placement.v1.LabelSelector
+	16, // 24: placement.v1.DisruptionBudget.selector:type_name -> placement.v1.LabelSelector
+	25, // 25: placement.v1.RunningPod.labels:type_name -> placement.v1.RunningPod.LabelsEntry
+	15, // 26: placement.v1.RunningPod.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
+	26, // 27: placement.v1.Resources.extended:type_name -> placement.v1.Resources.ExtendedEntry
+	0,  // 28: placement.v1.Taint.effect:type_name -> placement.v1.TaintEffect
+	16, // 29: placement.v1.PodAffinityTerm.selector:type_name -> placement.v1.LabelSelector
+	27, // 30: placement.v1.LabelSelector.match_labels:type_name -> placement.v1.LabelSelector.MatchLabelsEntry
+	17, // 31: placement.v1.LabelSelector.match_expressions:type_name -> placement.v1.SelectorRequirement
+	2,  // 32: placement.v1.SelectorRequirement.operator:type_name -> placement.v1.SelectorOperator
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_cluster_proto_init() }
@@ -1796,7 +1813,7 @@ func file_placement_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_placement_v1_cluster_proto_rawDesc), len(file_placement_v1_cluster_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -92,16 +92,28 @@ class Chooser:
         return Choice(with_quota[0][0] if with_quota else shared[0], len(shared))
 
     def _take(self, queue: str, amounts: Mapping[str, int]) -> None:
-        for above in self._upwards(queue):
-            self._used.setdefault(above.name, Counter()).update(amounts)
+        for above, counts in self._counting(queue, amounts):
+            self._used.setdefault(above.name, Counter()).update(counts)
 
     def _has_quota(self, queue: str, flavor: str, amounts: Mapping[str, int]) -> bool:
         return all(
             self._used.get(above.name, Counter())[resource] + amount <= above.limit[resource]
-            for above in self._upwards(self._queues.name(queue, flavor))
-            for resource, amount in amounts.items()
+            for above, counts in self._counting(self._queues.name(queue, flavor), amounts)
+            for resource, amount in counts.items()
             if resource in above.limit
         )
+
+    def _counting(
+        self, queue: str, amounts: Mapping[str, int]
+    ) -> list[tuple[Queue, Mapping[str, int]]]:
+        """A queue and those above it with what of some amounts counts there."""
+        found = []
+        for above in self._upwards(queue):
+            found.append((above, amounts))
+            used = self._used.get(above.name, Counter())
+            kept = {r: max(0, above.kept.get(r, 0) - used[r]) for r in amounts}
+            amounts = {r: max(0, n - kept[r]) for r, n in amounts.items()}
+        return found
 
     def _place(
         self, flavor: str, asked: Sequence[Mapping[str, int]], numbers: Sequence[int]

@@ -10,7 +10,7 @@ quotas of all flavors are added up, and so are other resources with several flav
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -42,7 +42,6 @@ class _Written(NamedTuple):
     object: Object
     parent: str
     quotas: tuple[_Quota, ...] = ()
-    lends: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,7 @@ def read_kueue_queues(
             spec = At(one.body, findings).get("spec")
             cohort = next((name for name in (spec.get(f).text() for f in fields) if name), "")
             parent = cohort and _COHORT + cohort
-            quotas, lends = _quotas(spec)
-            into[prefix + one.name] = _Written(one, parent, quotas, lends)
+            into[prefix + one.name] = _Written(one, parent, tuple(_quotas(spec)))
             diagnostics.problems += [one.problem(*finding) for finding in findings]
     members |= above
     for member in list(members.values()):
@@ -88,8 +86,7 @@ def read_kueue_queues(
     trees: dict[str, dict[str, _Written]] = {}
     for name, member in members.items():
         trees.setdefault(_top(members, name), {})[name] = member
-    added, loose = _added(members, lambda _: True)
-    found.queues.extend(added)
+    found.queues.extend(_added(members, lambda _: True))
     told: dict[str, tuple[str, ...]] = {}
     resource: dict[str, str] = {}
     for top, tree in trees.items():
@@ -100,10 +97,8 @@ def read_kueue_queues(
             own = (q.flavor for q in member.quotas if q.resource == counted)
             told[name], resource[name] = tuple(dict.fromkeys(own)), counted
         for flavor in flavors:
-            part, more = _in_one_flavor(tree, top, flavor, flavors)
-            found.queues.extend(part)
-            loose |= more
-    _warn(members, told, loose, diagnostics.warnings)
+            found.queues.extend(_in_one_flavor(tree, top, flavor, flavors))
+    _warn(members, told, diagnostics.warnings)
     return KueueQueues(found.queues, told, resource)
 
 
@@ -119,9 +114,7 @@ def read_local_queues(
     return result
 
 
-def _quotas(spec: At) -> tuple[tuple[_Quota, ...], tuple[str, ...]]:
-    """All quotas, and the fields that limit lending."""
-    found, lends = [], []
+def _quotas(spec: At) -> Iterator[_Quota]:
     for group in spec.get("resourceGroups").items():
         for flavor in group.get("flavors").items():
             flavor_name = flavor.get("name").text()
@@ -131,12 +124,9 @@ def _quotas(spec: At) -> tuple[tuple[_Quota, ...], tuple[str, ...]]:
                     None if (most := resource.get(kind)).absent else _amount(name, most)
                     for kind in ("borrowingLimit", "lendingLimit")
                 ]
-                if limits[1] is not None:
-                    lends.append(resource.get("lendingLimit").path)
                 nominal = _amount(name, resource.get("nominalQuota"))
                 key = GPUS if name in _GPU_NAMES else name
-                found.append(_Quota(flavor_name, key, nominal, *limits))
-    return tuple(found), tuple(lends)
+                yield _Quota(flavor_name, key, nominal, *limits)
 
 
 def counted(amounts: Mapping[str, int]) -> Counter[str]:
@@ -205,17 +195,14 @@ def _sums(quotas: Iterable[_Quota]) -> Quotas:
     return Quotas(nominal, borrowed, lent)
 
 
-def _added(
-    members: Mapping[str, _Written], counts: Callable[[_Quota], bool]
-) -> tuple[list[Queue], set[str]]:
-    """Queues with the quotas that count, and members of which too much may be lent."""
-    tree = limited(
+def _added(members: Mapping[str, _Written], counts: Callable[[_Quota], bool]) -> list[Queue]:
+    """Queues with the quotas that count."""
+    return limited(
         {
             name: Member(member.object, member.parent, _sums(filter(counts, member.quotas)))
             for name, member in members.items()
         }
     )
-    return tree.queues, tree.loose
 
 
 def _in_flavor(name: str, flavor: str) -> str:
@@ -225,14 +212,14 @@ def _in_flavor(name: str, flavor: str) -> str:
 
 def _in_one_flavor(
     tree: Mapping[str, _Written], top: str, flavor: str, flavors: Collection[str]
-) -> tuple[list[Queue], set[str]]:
+) -> list[Queue]:
     """The tree of one flavor, below the queue at the top of all."""
     part = {
         name: member
         for name, member in tree.items()
         if name == top or name.startswith(_COHORT) or any(q.flavor == flavor for q in member.quotas)
     }
-    queues, loose = _added(part, lambda q: q.flavor == flavor or q.flavor not in flavors)
+    queues = _added(part, lambda q: q.flavor == flavor or q.flavor not in flavors)
     return [
         replace(
             queue,
@@ -240,13 +227,12 @@ def _in_one_flavor(
             parent=_in_flavor(queue.parent, flavor) if queue.parent else top,
         )
         for queue in queues
-    ], loose
+    ]
 
 
 def _warn(
     members: Mapping[str, _Written],
     told: Mapping[str, tuple[str, ...]],
-    loose: set[str],
     warnings: list[Problem],
 ) -> None:
     """Notes where more is allowed than Kueue would."""
@@ -258,6 +244,3 @@ def _warn(
         if any(not of <= {*told.get(name, ())} for of in several):
             text = "quotas of several flavors are added up"
             warnings.append(member.object.problem("spec.resourceGroups", text))
-        if name in loose:
-            text = "holds for each queue that borrows, not for several together"
-            warnings.extend(member.object.problem(path, text) for path in member.lends)
