@@ -40,16 +40,8 @@ class Rival:
     `takes` are its new pods as (pod class, distinct nodes, units).
     """
 
-    gangs: tuple[int, ...]
+    gangs: tuple[GangIdx, ...]
     takes: tuple[tuple[ClassIdx, Ints, Ints], ...]
-
-
-class _Units(NamedTuple):
-    """Units of one pod class: of which rival each some are, their node, and how many times."""
-
-    who: Ints
-    nodes: Ints
-    times: Ints
 
 
 class _Gains(NamedTuple):
@@ -135,13 +127,6 @@ class Rivals:
         np.add.at(self._freed, where, freed)
         self._known: dict[tuple[int, int], _Gains] = {}
         self._who, self._node = np.divmod(distinct, max(1, count))
-        of_class: dict[ClassIdx, list[tuple[Ints, Ints, Ints]]] = {}
-        for number, pod_class, nodes, units in pairs:
-            mine = (np.full(len(nodes), number), nodes, units)
-            of_class.setdefault(pod_class, []).append(mine)
-        self._units = {
-            s: _Units(*map(np.concatenate, zip(*some, strict=True))) for s, some in of_class.items()
-        }
 
     def _price(self, rival: Rival) -> tuple[object, ...]:
         gangs = [self.problem.gangs[i] for i in rival.gangs]
@@ -239,14 +224,8 @@ class Rivals:
     def _place_without(self, gang: Gang, rivals: Sequence[int]) -> Units | None:
         """Where a trial places the gang when some rivals are left out."""
         mark = self._residual.mark()
-        gone = np.zeros(len(self._rivals), dtype=bool)
-        gone[rivals] = True
-        for pod_class, units in self._units.items():
-            here = gone[units.who]
-            left = np.bincount(units.nodes[here], units.times[here]).astype(np.int64)
-            nodes = np.flatnonzero(left)
-            if len(nodes):
-                self._residual.take(pod_class, nodes, -left[nodes])
+        for index in (g for i in rivals for g in self._rivals[i].gangs):
+            self._residual.take_units(self.problem.gangs[index], self._plan[index], -1)
         try:
             return self._builder.place(self._residual, gang)
         except OutOfTime:

@@ -21,10 +21,7 @@ class NodeRules:
     def __init__(self, snapshot: Snapshot) -> None:
         keys: set[str] = set()
         by_name = False
-        templates = {
-            s.template for gang in snapshot.gangs for group in gang.groups for s in group.pod_sets
-        }
-        for t in templates:
+        for t in (s.template for gang in snapshot.gangs for g in gang.groups for s in g.pod_sets):
             keys.update(k for k, _ in t.node_selector)
             for term in t.required_node_affinity or ():
                 keys.update(e.key for e in term.match_expressions)
