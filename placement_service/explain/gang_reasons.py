@@ -37,7 +37,7 @@ from placement_service.explain.extra_reasons import Extras
 from placement_service.explain.findings import Finding
 from placement_service.explain.level_reasons import LevelReasons
 from placement_service.explain.node_reasons import NodeRules
-from placement_service.explain.protected_gangs import ProtectedGangs
+from placement_service.explain.protected_gangs import ProtectedGangs, RunningGangs
 from placement_service.explain.queue_reasons import QueueReasons
 from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
 from placement_service.explain.reservation_reasons import ReservationReasons
@@ -197,11 +197,11 @@ class _Explainer:
         states = [(self.plan, self.after.residual, ReasonState.AFTER_PLAN)]
         if home != self.plan:
             states.append((home, residual_after(self.problem, home), ReasonState.EMPTY_QUEUE))
+        running = RunningGangs(self._asked, self.problem)
         return tuple(
             ProtectedGangs(
-                self._asked,
+                running,
                 self.snapshot,
-                self.problem,
                 self.builder,
                 residual,
                 plan,

@@ -14,20 +14,18 @@ GPUs come free with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from placement_service.entities.deadline import OutOfTime
-from placement_service.entities.devices import Device
 from placement_service.entities.eviction import DisruptionBudget, EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
-from placement_service.entities.request import BoundPod, PodTemplate, Snapshot
+from placement_service.entities.request import Snapshot
 from placement_service.explain import wording as words
+from placement_service.explain.running_rooms import Room, RunningRooms
 from placement_service.explain.staying_gangs import Protection, StayingGangs
-from placement_service.formulation.arrays import Ints
-from placement_service.formulation.devices.device_blocks import FREE
 from placement_service.formulation.eviction_rights import (
     EvictionRights,
     GuaranteeLack,
@@ -35,9 +33,7 @@ from placement_service.formulation.eviction_rights import (
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, kept_by_demand
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.rules import host_ports
 from placement_service.formulation.rules.queues import UNITS_PER_GPU
-from placement_service.formulation.sharing_columns import whole_column
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
@@ -57,12 +53,19 @@ _NEVER_PREEMPTED = Protection(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Room:
-    """What a running gang holds: `amounts[n, R]` on the distinct `nodes`."""
+class RunningGangs:
+    """What is known of running gangs, whatever the plan: their rights, what they hold, and what
+    keeps them.
+    """
 
-    nodes: Ints
-    amounts: Ints
+    def __init__(self, asked: Snapshot, problem: Problem) -> None:
+        """`asked` is the snapshot of the request."""
+        self.asked = asked
+        self.problem = problem
+        self.rights = EvictionRights(asked, problem.policy)
+        self.moves = problem.policy.eviction is EvictionPolicy.REPACK
+        self.staying = StayingGangs(asked, problem.policy, moves=self.moves)
+        self.rooms = RunningRooms(asked, problem, self.staying.misplaced)
 
 
 class ProtectedGangs:
@@ -70,47 +73,29 @@ class ProtectedGangs:
 
     def __init__(
         self,
-        asked: Snapshot,
+        running: RunningGangs,
         snapshot: Snapshot,
-        problem: Problem,
         builder: Builder,
         residual: ResidualCapacity,
         plan: Plan,
         state: ReasonState,
         late: Callable[[], bool],
     ) -> None:
-        """`asked` is the snapshot of the request, `snapshot` that of the problem.
+        """`snapshot` is that of the problem.
 
         `residual` holds the plan, which is that of the `state`; every call leaves it as it was. No
         more trials begin once it is `late`.
         """
-        self._asked = asked
-        self._problem = problem
+        self._asked, self._problem = asked, problem = running.asked, running.problem
+        self._rights, self._staying = running.rights, running.staying
+        self._moves, self._rooms = running.moves, running.rooms
         self._builder = builder
         self._residual = residual
         self._plan = plan
         self._state = state
         self._late = late
-        self._rights = EvictionRights(asked, problem.policy)
-        self._moves = problem.policy.eviction is EvictionPolicy.REPACK
-        names = {name: r for r, name in enumerate(problem.columns)}
-        whole = map(whole_column, problem.columns)
-        #: The column of which each is a part that only some may use, else itself.
-        self._whole = [
-            r if name == of else names.get(of, r)
-            for r, (name, of) in enumerate(zip(problem.columns, whole, strict=True))
-        ]
-        over = np.zeros(problem.node_count, dtype=bool)
-        for resource in asked.columns.requested:
-            over |= asked.columns.free(resource) < 0
-        #: Nodes that hold more than they have: a pod that goes leaves less room there than it had.
-        self._overbooked = over
-        self._staying = StayingGangs(asked, problem.policy, moves=self._moves)
-        self._rooms = {
-            index: self._room_of(index)
-            for index in sorted(range(len(asked.gangs)), key=self._price)
-            if self._stays(index)
-        }
+        #: Those that stay, as places in the request: others go rather than later ones.
+        self._stay = sorted(filter(self._stays, range(len(asked.gangs))), key=self._price)
         self._budgets = [
             _budget(source, asked, problem, plan, snapshot) for source in asked.disruption_budgets
         ]
@@ -123,7 +108,7 @@ class ProtectedGangs:
         """One reason where protected gangs are in the way, and nothing else."""
         protected: dict[int, Protection] = {}
         able: list[int] = []
-        for index in (i for i in self._rooms if i != gang.index):
+        for index in (i for i in self._stay if i != gang.index):
             protection = self._protection(gang, index)
             if protection is NONE:
                 able.append(index)
@@ -141,7 +126,7 @@ class ProtectedGangs:
             return ()
         return (self._reason(gang, {i: protected[i] for i in chosen}, beside=not given),)
 
-    def _allowed_extras(self, protected: Mapping[int, Protection]) -> list[_Room]:
+    def _allowed_extras(self, protected: Mapping[int, Protection]) -> list[Room]:
         """No less than the room of the extras that budgets let go."""
         found = []
         for index, protection in protected.items():
@@ -152,7 +137,7 @@ class ProtectedGangs:
             extras = sum(max(0, g.running_count - g.min_replicas) for g in groups)
             count = min(extras, *budgets)
             if count > 0:
-                found.append(self._room_of(index, most=count))
+                found.append(self._rooms.of_some(index, count))
         return found
 
     def _in_the_way(self, gang: Gang, given: Sequence[int], protected: Sequence[int]) -> list[int]:
@@ -165,9 +150,10 @@ class ProtectedGangs:
             taken[node] += count * self._problem.request[gang.demands[d].pod_class]
         short = taken - self._residual.free
         for index in given:
-            short[self._rooms[index].nodes] -= self._rooms[index].amounts
+            room = self._rooms.of(index)
+            short[room.nodes] -= room.amounts
         crowded = np.any(short > 0, axis=1)
-        chosen = [i for i in protected if crowded[self._rooms[i].nodes].any()]
+        chosen = [i for i in protected if crowded[self._rooms.of(i).nodes].any()]
         if not chosen or self._place_without(gang, [*given, *chosen]) is None:
             return []
         for i in chosen[::-1][:MAX_RETURNS]:
@@ -231,46 +217,14 @@ class ProtectedGangs:
         gang = self._asked.gangs[index]
         return gang.priority, sum(group.running_count for group in gang.groups), gang.name
 
-    def _room_of(self, index: int, *, most: int | None = None) -> _Room:
-        """What a gang that stays holds in every column that others could use.
-
-        `most` units of each demand on each node, where the problem could let the gang go.
-        """
-        nodes = self._asked.columns
-        held: dict[int, Ints] = {}
-        for d, node, count in self._problem.gangs[index].home:
-            pod_class = self._problem.gangs[index].demands[d].pod_class
-            some = count if most is None else min(count, most)
-            held[node] = held.get(node, 0) + some * self._problem.request[pod_class]
-        if not held and most is None:
-            for s in (s for group in self._asked.gangs[index].groups for s in group.pod_sets):
-                columns = self._problem.columns
-                # Where others have them as well they do not come free.
-                alone = not self._staying.misplaced.intersection(pod.name for pod in s.bound_pods)
-                ports = _ports_among(columns, s.template) if alone else []
-                for pod in s.bound_pods:
-                    if pod.node in nodes.row_of:
-                        row = nodes.row_of[pod.node]
-                        left = pod.holds(s.template)
-                        amounts = np.array([left.get(c, 0) for c in columns])
-                        amounts[ports] = 1
-                        held[row] = held.get(row, 0) + amounts
-                        if FREE in columns and s.template.device_share is None:
-                            gpus = _whole_gpus(nodes.parts[row].devices, pod)
-                            held[row][columns.index(FREE)] += gpus
-        rows = [row for row in held if not self._overbooked[row]]
-        amounts = np.array([held[row] for row in rows], dtype=np.int64)
-        amounts = amounts.reshape(len(rows), len(self._whole))
-        return _Room(np.array(rows, dtype=np.int64), np.maximum(amounts, amounts[:, self._whole]))
-
     def _place_without(
-        self, gang: Gang, others: Sequence[int], parts: Sequence[_Room] = ()
+        self, gang: Gang, others: Sequence[int], parts: Sequence[Room] = ()
     ) -> Units | None:
         """Where a trial places the gang when some others, and parts of them, are gone."""
         if self._late():
             return None
         mark = self._residual.mark()
-        rooms = [*(self._rooms[i] for i in others), *parts]
+        rooms = [*map(self._rooms.of, others), *parts]
         for room in rooms:
             self._residual.give(room.nodes, room.amounts)
         try:
@@ -310,21 +264,6 @@ class ProtectedGangs:
             state=self._state,
             subject=subjects.pop() if len(subjects) == 1 else "",
         )
-
-
-def _whole_gpus(devices: Iterable[Device], pod: BoundPod) -> int:
-    """How many GPUs are wholly free when a pod goes that shares them with nobody."""
-    return sum(d.index in pod.devices and d.healthy for d in devices)
-
-
-def _ports_among(columns: Sequence[str], template: PodTemplate) -> list[int]:
-    """The columns of the host ports that a pod has: of its address, or of all."""
-    found = []
-    for port in template.host_ports:
-        name = host_ports.column_name(port.protocol, port.port, port.host_ip)
-        every = f"{name} " if not port.host_ip else name
-        found += [r for r, c in enumerate(columns) if c == name or c.startswith(every)]
-    return found
 
 
 @dataclass(frozen=True, slots=True)
