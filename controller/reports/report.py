@@ -17,7 +17,9 @@ the object has changed since it was read.
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -205,6 +207,9 @@ class Reporter:
         # When a pod's condition was last written, by uid.
         self._pod_writes: dict[str, float] = {}
         self._postponed: set[Key] = set()
+        # How many could not be written in this report, by status.
+        self._unwritten: Counter[int] = Counter()
+        self._counting = threading.Lock()
         # What was last said of gangs of other kinds, whose status is not ours to write.
         self._said: dict[Key, _Said] = {}
 
@@ -239,7 +244,9 @@ class Reporter:
         unwritten_pods = self._executor.map(
             lambda one: self._attempt(one[0], lambda: self._pod(one[1], one[2], one[0])), pods
         )
-        return frozenset(key for key in (*unwritten, *unwritten_pods) if key is not None)
+        result = frozenset(key for key in (*unwritten, *unwritten_pods) if key is not None)
+        self._tell_unwritten()
+        return result
 
     @property
     def postponed(self) -> frozenset[Key]:
@@ -254,7 +261,9 @@ class Reporter:
         unwritten = self._executor.map(
             lambda key: self._attempt(key, lambda: self._pod(view.pods[key], notice)), keys
         )
-        return frozenset(key for key in unwritten if key is not None)
+        result = frozenset(key for key in unwritten if key is not None)
+        self._tell_unwritten()
+        return result
 
     def _attempt(self, key: Key, write: Callable[[], None]) -> Key | None:
         """Writes; returns the key if it failed, so that the next cycle tries again."""
@@ -264,13 +273,24 @@ class Reporter:
         try:
             write()
         except ApiError as error:
-            logger.warning(
+            # An outage would be told of once for each pod.
+            with self._counting:
+                self._unwritten[error.status] += 1
+                is_first = self._unwritten[error.status] == 1
+            logger.log(
+                logging.WARNING if is_first else logging.DEBUG,
                 "report not written: %s",
                 error,
                 extra={"object": "/".join(key), "status": error.status},
             )
             return key
         return None
+
+    def _tell_unwritten(self) -> None:
+        for status, count in self._unwritten.items():
+            if count > 1:
+                logger.warning("%d more reports not written", count - 1, extra={"status": status})
+        self._unwritten.clear()
 
     def _gang(self, gang: Body, state: GangState, notice: Notice | None) -> None:
         wanted = wanted_status(state, notice)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.binding.apply import BindAttempt, Result
 from placement import v1
 from placement.errors import UnavailableError
@@ -176,3 +178,17 @@ def test_a_gang_whose_node_is_gone_is_told_so_at_once(setting: Setting) -> None:
         "False",
         "WaitingForPods",
     )
+
+
+def test_reports_that_cannot_be_written_are_told_of_once(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"g{i}" for i in range(9)]
+    setting.observe(build.node("n1"), *(gang(name, f"{name}-a") for name in names))
+    setting.observe(*(pod(f"{name}-a") for name in names))
+    setting.answer = nobody_fits
+    for name in names:
+        setting.server.refused[name] = setting.server.refused[f"{name}-a"] = 0
+    setting.cycle.once()
+    told = [one.message for one in caplog.records if "not written" in one.message]
+    assert told == ["report not written: 403 by a webhook", "17 more reports not written"]
