@@ -316,6 +316,7 @@ def _advising(shared: Shared) -> Mode:
         authority=shared.authority,
         heartbeat=shared.heartbeat,
         relist=lambda: _relist(watchers),
+        measure=metrics.waiting_for_advice,
     )
     return Mode(cycle, watchers, lambda: cache.unread)
 

@@ -76,7 +76,8 @@ class AdviceOptions:
 
 
 class AdviceCycle:
-    """Runs cycles, one after another, in one thread."""
+    """Runs cycles, one after another, in one thread. `measure` is told how many gangs wait, and how
+    long the first of them has waited, in seconds."""
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class AdviceCycle:
         authority: Authority,
         heartbeat: Heartbeat,
         relist: Callable[[], None],
+        measure: Callable[[int, float], None] = lambda count, oldest: None,
         clocks: Clocks = CLOCKS,
     ) -> None:
         self._options = options
@@ -99,6 +101,7 @@ class AdviceCycle:
         self._authority = authority
         self._heartbeat = heartbeat
         self._relist = relist
+        self._measure = measure
         self._clocks = clocks
         self._forget()
 
@@ -130,6 +133,7 @@ class AdviceCycle:
         while not self._authority.is_stopped:
             revision = self._cache.revision
             if not self._authority.is_leader:
+                self._measure(0, 0.0)
                 self._authority.wait(_TICK)
             elif self._authority.is_new_term:
                 self._authority.begin_term()
@@ -225,6 +229,7 @@ class AdviceCycle:
         known |= self._under_way
         self._failures = {one: count for one, count in self._failures.items() if one in known}
         self._since = {one: self._since.get(one, now) for one in known | strays}
+        self._measure(len(self._since), now - min(self._since.values(), default=now))
         self._asked_at = {one: at for one, at in self._asked_at.items() if one in known}
         self._begun_at = {one: at for one, at in self._begun_at.items() if one in known - before}
         return waiting

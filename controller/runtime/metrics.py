@@ -76,6 +76,11 @@ class Metrics:
         for gauge in (self.half_bound, self.unreferenced, self.oldest):
             gauge.set(0)
 
+    def waiting_for_advice(self, count: int, oldest: float) -> None:
+        """So many gangs wait for advice, the first of them for so many seconds."""
+        self.gangs.labels(Lifecycle.PENDING.value).set(count)
+        self.oldest.set(oldest)
+
     def called(self, call: Call) -> None:
         """Counts one request to the API server."""
         found = _NAMED.match(call.path)

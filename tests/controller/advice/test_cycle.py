@@ -45,6 +45,7 @@ class World:
     timeout: float = 0.0
     idle_window: float = 0.0
     released: list[str] = field(default_factory=list)
+    measured: list[tuple[int, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for resource in (NODES, PODS):
@@ -66,6 +67,7 @@ class World:
             authority=Authority(AlwaysLeader()),
             heartbeat=Heartbeat(),
             relist=lambda: None,
+            measure=lambda count, oldest: self.measured.append((count, oldest)),
             clocks=Clocks(lambda: self.now, lambda: self.now),
         )
 
@@ -299,6 +301,16 @@ def test_a_gang_whose_advice_can_never_be_written_is_planned_anew_ever_later(wor
     assert [later - one for one, later in pairwise(asked)] == [2.0, 4.0, 8.0, 10.0, 10.0]
     world.stands = True
     assert world.asked_after(10.0) == 1
+
+
+def test_who_waits_for_advice_is_measured(world: World) -> None:
+    world.asked_after(10.0)
+    assert world.measured[-1] == (1, 10.0)
+    world.asked_after(7.0)
+    assert world.measured[-1] == (1, 17.0)
+    world.pod("g-0", deleted=True)
+    world.asked_after(1.0)
+    assert world.measured[-1] == (0, 0.0)
 
 
 def test_a_slow_service_has_as_long_a_rest(world: World) -> None:
