@@ -193,4 +193,6 @@ def test_the_client_alone_says_what_its_command_needs(bare: Path) -> None:
     ended = run(bare, "import sys; from placement.cli.__main__ import run; sys.exit(run())")
     assert ended.returncode == 3
     assert "placement-client[cli]" in ended.stderr
+    # Nobody has published it, so it is of no use to ask for it by name, and not safe.
+    assert "pip install './clients/python[cli]'" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -38,7 +38,8 @@ def ask() -> int:
             raise
         print(
             f"placementctl: {error.name} is not installed;"
-            " the command needs: pip install 'placement-client[cli]'",
+            " the command needs placement-client[cli];"
+            " in a checkout: pip install './clients/python[cli]'",
             file=sys.stderr,
         )
         return 3

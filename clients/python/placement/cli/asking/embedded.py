@@ -37,7 +37,7 @@ class Embedded:
         except ModuleNotFoundError as error:
             raise StartError(
                 f"{error.name} is not installed; ask a service with --server,"
-                " or: pip install placement-service"
+                " or, in a checkout of it: pip install ."
             ) from error
         except Exception as error:
             raise StartError(str(error)) from error
