@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placement import v1
-from placement.kubernetes import Objects, translate
+from placement.kubernetes import InputError, Objects, translate
 from placement.kubernetes.annotated_gangs import with_annotated_gangs
 from tests.kubernetes.build import Body, container, gang, group, node, pod
 
@@ -49,6 +49,14 @@ def test_annotations_that_are_no_text_do_not_end_it(wrong: dict[str, Any]) -> No
     with_annotated_gangs(
         Objects.of([member("a", **wrong), {**pod("b"), "metadata": {"name": "b"}}])
     )
+
+
+def test_a_gang_that_can_have_no_such_name_is_a_problem_of_its_pod() -> None:
+    with pytest.raises(InputError) as caught:
+        asked(member("a", gang="a b"))
+    (problem,) = caught.value.problems
+    assert problem.object == "Pod ml/a"
+    assert problem.field == "metadata.annotations[placement-service/gang]"
 
 
 @pytest.mark.parametrize("strength", ["required", "preferred"])

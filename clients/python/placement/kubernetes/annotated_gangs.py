@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from placement.advice_marks import GANG, GANG_MINIMUM, PREFERRED_LEVEL, REQUIRED_LEVEL
-from placement.kubernetes.objects import Objects
+from placement.kubernetes.objects import Objects, is_name, not_a_name
+from placement.kubernetes.problems import Problem
 from placement.kubernetes.schema import kinds
 from placement.kubernetes.values.reading import At
 
@@ -34,14 +35,20 @@ def with_annotated_gangs(objects: Objects) -> Objects:
         for group in At(gang.body, {}).get("spec").get("podgroups").items()
         for reference in group.get("podReferences").items()
     ]
-    pods = {
-        pod.key: pod.body
-        for pod in objects.pods
-        if At(pod.body, {}).get("status").get("phase").text() not in _FINISHED
-        and isinstance(_annotations(pod.body).get(GANG), str)
-    }
+    pods: dict[Key, Mapping[str, Any]] = {}
+    problems: list[Problem] = []
+    for pod in objects.pods:
+        name = _annotations(pod.body).get(GANG)
+        phase = At(pod.body, {}).get("status").get("phase").text()
+        if not name or not isinstance(name, str) or phase in _FINISHED:
+            continue
+        if is_name(name):
+            pods[pod.key] = pod.body
+        else:
+            problems.append(pod.problem(f"metadata.annotations[{GANG}]", not_a_name(name)))
     for key in references:
         pods.pop(key, None)
+    objects = replace(objects, problems=(*objects.problems, *problems))
     made = plain_gangs(pods, [gang.key for gang in objects.pod_gangs])
     if not made:
         return objects
