@@ -97,3 +97,24 @@ def test_a_level_is_relaxed_to_paths_also_where_its_own_label_says_the_same(
     remedies = {one["kind"]: one for one in json.loads(capsys.readouterr().out)["remedies"]}
     # The block "b" of each zone has two nodes.
     assert remedies["RELAX"]["to"] is None
+
+
+def test_a_level_is_never_relaxed_to_a_narrower_label(
+    service: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each zone has one rack of one node, and the label of both racks is "r0"."""
+    nodes = [node(f"{z}-r0", labels={ZONE: z, RACK: "r0"}) for z in "pq"]
+    levels = [{"nodeLabel": ZONE}, {"nodeLabel": RACK}]
+    topology = thing("Topology", "kai.scheduler/v1alpha1", "t", spec={"levels": levels})
+    wanted = {"topology": "t", "requiredTopologyLevel": ZONE}
+    wide = kai_pod_group("wide", minMember=2, topologyConstraint=wanted)
+    member = {"annotations": {"pod-group-name": "wide"}}
+    pods = [pod(f"wide-{i}", metadata=member, containers=[container(gpu="8")]) for i in range(2)]
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [*nodes, topology, wide, *pods]})
+    )
+    asked = ["explain", "--gang", "ml/wide", "-f", str(path), "--server", service, "-o", "json"]
+    assert main(asked) == 0
+    remedies = {one["kind"]: one for one in json.loads(capsys.readouterr().out)["remedies"]}
+    assert (remedies["RELAX"]["level"], remedies["RELAX"]["to"]) == (ZONE, None)

@@ -38,20 +38,16 @@ class LabelPaths:
         `levels` are the labels of the whole topology from broad to narrow, `level` one of
         them. Several labels for one level are joined by `EITHER`.
         """
-        place = levels.index(level)
-        path = tuple(levels[: place + 1])
-        known = (topology, *levels, level)
-        if known not in self._keys:
-            if place:
-                # Who requires a level may be offered those above it.
-                self.key(topology, levels, levels[place - 1])
-            if self._says_the_same(path, levels):
-                self._keys[known] = level
-            else:
-                made = _made_key(topology, level)
-                self._keys[known] = made
-                self._added[made] = path, tuple(levels)
-        return self._keys[known]
+        if (topology, *levels, level) not in self._keys:
+            # Who requires a level may be offered those above it, and never a label by itself.
+            for place, one in enumerate(levels):
+                path = tuple(levels[: place + 1])
+                key = one
+                if not self._says_the_same(path, levels):
+                    key = _made_key(topology, one)
+                    self._added[key] = path, tuple(levels)
+                self._keys[topology, *levels, one] = key
+        return self._keys[topology, *levels, level]
 
     @property
     def own(self) -> dict[str, str]:
