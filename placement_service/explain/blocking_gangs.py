@@ -224,8 +224,8 @@ class Rivals:
     def _place_without(self, gang: Gang, rivals: Sequence[int]) -> Units | None:
         """Where a trial places the gang when some rivals are left out."""
         mark = self._residual.mark()
-        for index in (g for i in rivals for g in self._rivals[i].gangs):
-            self._residual.take_units(self.problem.gangs[index], self._plan[index], -1)
+        gone = [g for i in rivals for g in self._rivals[i].gangs]
+        self._residual.give_back((self.problem.gangs[g], self._plan[g]) for g in gone)
         try:
             return self._builder.place(self._residual, gang)
         except OutOfTime:

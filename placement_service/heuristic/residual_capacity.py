@@ -7,7 +7,8 @@ last asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.formulation.rules.protocol import Rule
 from placement_service.heuristic.queue_ledger import QueueLedger
 from placement_service.heuristic.slot_layout import Slot
+
+#: One node of so many has changed: then all are looked at.
+MANY_NODES = 16
 
 #: Every node has as much of everything, and none has as much of anything.
 LEAST, MORE_THAN_ANY = -(1 << 62), 1 << 62
@@ -126,10 +130,24 @@ class ResidualCapacity:
             offer = self._offers[pod_class] = _Offer(self.problem, pod_class, self.free)
         elif offer.seen < len(self._changes):
             changed = self._changes[offer.seen :]
-            nodes = changed[0] if len(changed) == 1 else _distinct(np.concatenate(changed))
+            nodes = changed[0] if len(changed) == 1 else self._distinct(changed)
             offer.look_again(nodes, self.free)
         offer.seen = len(self._changes)
         return offer
+
+    def _distinct(self, changed: Sequence[Ints]) -> Ints:
+        """The different nodes of some changes, sorted; none where nothing changed on any."""
+        nodes = np.concatenate(changed)
+        if MANY_NODES * len(nodes) > len(self.free):
+            # To sort them would take longer than to look at all.
+            seen = np.zeros(len(self.free), dtype=bool)
+            seen[nodes] = True
+            return np.flatnonzero(seen)
+        nodes.sort()
+        first = np.ones(len(nodes), dtype=bool)
+        first[1:] = nodes[1:] != nodes[:-1]
+        found: Ints = nodes[first]
+        return found
 
     def allowed(self, pod_class: ClassIdx) -> Bools:
         """Nodes where rules between pods let one more pod of the pod class in [N]."""
@@ -204,6 +222,16 @@ class ResidualCapacity:
         if units:
             self._do(_Change(self._taken_by(gang, units), sign))
 
+    def give_back(self, gangs: Iterable[tuple[Gang, Units]]) -> None:
+        """Give the units of some gangs back, as one change."""
+        taken = [self._taken_by(gang, units) for gang, units in gangs if units]
+        if not taken:
+            return
+        nodes, amounts, gpus, counted = zip(*taken, strict=True)
+        parts = (np.concatenate(part) for part in (nodes, amounts, gpus))
+        every = _Taken(*_on_distinct(*parts), tuple(chain.from_iterable(counted)))
+        self._do(_Change(every, -1))
+
     def fits(self, gang: Gang, units: Units) -> bool:
         """Whether units of a gang fit all at once on nodes that are open to them; rules between
         pods are not asked.
@@ -257,13 +285,8 @@ class ResidualCapacity:
         amounts = counts[:, None] * self.problem.request[of_class]
         gpus = counts * self.problem.gpus[of_class]
         if len(set(on)) < len(on):
-            # Pods of many classes at once: each node changes once.
-            order = nodes.argsort(kind="stable")
-            nodes = nodes[order]
-            begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1]))
-            nodes = nodes[begins]
-            amounts = np.add.reduceat(amounts[order], begins)
-            gpus = np.add.reduceat(gpus[order], begins)
+            # Pods of many classes at once.
+            nodes, amounts, gpus = _on_distinct(nodes, amounts, gpus)
         return _Taken(nodes, amounts, gpus, counted)
 
     def give(self, nodes: Ints, amounts: Ints) -> None:
@@ -402,10 +425,13 @@ def _classes(gang: Gang, units: Units) -> list[ClassIdx]:
     return [gang.demands[d].pod_class for d, _, _ in units]
 
 
-def _distinct(nodes: Ints) -> Ints:
-    """The different nodes, sorted; none where nothing changed on any."""
-    nodes.sort()
-    first = np.ones(len(nodes), dtype=bool)
-    first[1:] = nodes[1:] != nodes[:-1]
-    found: Ints = nodes[first]
-    return found
+def _on_distinct(nodes: Ints, amounts: Ints, gpus: Ints) -> tuple[Ints, Ints, Ints]:
+    """The same with each node once, so that it changes once."""
+    order = nodes.argsort(kind="stable")
+    nodes = nodes[order]
+    begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1]))
+    return (
+        nodes[begins],
+        np.add.reduceat(amounts[order], begins),
+        np.add.reduceat(gpus[order], begins),
+    )
