@@ -29,6 +29,7 @@ from placement_service.explain.staying_gangs import Protection, StayingGangs
 from placement_service.formulation.eviction_rights import (
     EvictionRights,
     GuaranteeLack,
+    Winner,
 )
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, kept_by_demand
@@ -100,7 +101,7 @@ class ProtectedGangs:
             _budget(source, asked, problem, plan, snapshot) for source in asked.disruption_budgets
         ]
 
-    def key(self, gang: Gang) -> object:
+    def key(self, gang: Gang) -> Winner:
         """Equal for gangs that may take from the same others."""
         return self._rights.winner(self._asked.gangs[gang.index])
 
@@ -108,8 +109,9 @@ class ProtectedGangs:
         """One reason where protected gangs are in the way, and nothing else."""
         protected: dict[int, Protection] = {}
         able: list[int] = []
+        winner = self.key(gang)
         for index in (i for i in self._stay if i != gang.index):
-            protection = self._protection(gang, index)
+            protection = self._protection(gang, winner, index)
             if protection is NONE:
                 able.append(index)
             elif protection is not None:
@@ -173,12 +175,12 @@ class ProtectedGangs:
 
     # --- protections ----------------------------------------------------------
 
-    def _protection(self, gang: Gang, index: int) -> Protection | None:
+    def _protection(self, gang: Gang, winner: Winner, index: int) -> Protection | None:
         """What keeps a running gang from giving way to another; None where that has no claim."""
         mine, theirs = self._asked.gangs[gang.index], self._asked.gangs[index]
         preempts = mine.priority > theirs.priority and not mine.never_preempts
         lack = None if self._moves or preempts else self._rights.lack_of_guarantee(mine, theirs)
-        right = self._rights.kind(self._rights.winner(mine), self._rights.victim(theirs))
+        right = self._rights.kind(winner, self._rights.victim(theirs))
         held_back = mine.never_preempts and mine.priority > theirs.priority
         reclaims = not (self._moves or preempts or lack)
         withheld = reclaims and self._rights.is_withheld(mine, theirs)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS, in_millis
-from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
+from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.formulation.open_gangs import (
     has_extras,
     is_anew,
@@ -24,7 +24,8 @@ from placement_service.formulation.open_gangs import (
     may_come_again,
     whole_name,
 )
-from placement_service.formulation.rules.queues import above_limits, least_memory, pod_amount
+from placement_service.formulation.queue_guarantees import QueueGuarantees, QueuePair
+from placement_service.formulation.rules.queues import above_limits
 from placement_service.formulation.run_times import has_run, young_in
 
 #: At most so many unions of groups that share are added.
@@ -83,13 +84,6 @@ class Sharing:
         return self.rights.victim(gang) in self.victims
 
 
-class _Pair(NamedTuple):
-    """Two queues that are compared."""
-
-    mine: str
-    theirs: str
-
-
 class _Asked(NamedTuple):
     """The GPUs of all pods of a gang, and those of its minimum at least."""
 
@@ -119,9 +113,7 @@ class EvictionRights:
         self._policy, self._each_alone = policy, each_alone
         self._as_of = snapshot.as_of
         self._queues = {queue.name: queue for queue in snapshot.queues}
-        self._memory = least_memory(snapshot.columns) if snapshot.queues else 0
-        self._used = self._gpus_by_queue(snapshot)
-        self._fixed = self._gpus_by_queue(snapshot, fixed=True)
+        self.guarantees = QueueGuarantees(snapshot, policy)
         moves = policy.eviction is EvictionPolicy.REPACK
         self._above_limits = above_limits(snapshot, policy) if moves else {}
         self.in_turn = False
@@ -164,8 +156,8 @@ class EvictionRights:
             if not self._may_come(gang, least):
                 continue
             mine = set()
-            for queue in self.way(gang.queue):
-                left = self._guaranteed(queue) - self._used[queue]
+            for queue in self.guarantees.way(gang.queue):
+                left = self.guarantees.guaranteed(queue) - self.guarantees.used[queue]
                 if left <= 0 or least > left:
                     continue
                 if not self.takes_turn(gang):
@@ -210,7 +202,7 @@ class EvictionRights:
     def turn_queues(self, gang: PodGang) -> frozenset[str]:
         """The queues for which a gang can gain by reclaiming, and which lack its minimum."""
         least = self.asked(gang).least
-        lacking = {queue for queue, n in self.lacks(gang.queue).items() if n >= least}
+        lacking = {queue for queue, n in self.guarantees.lacks(gang.queue).items() if n >= least}
         return self._gaining_queues(gang) & lacking
 
     def _gaining_queues(self, gang: PodGang) -> frozenset[str]:
@@ -222,7 +214,7 @@ class EvictionRights:
                 for one in self._running
                 if not (preempts and gang.priority > one.priority and one.may_be_preempted)
                 and (pair := self._first_that_differ(gang.queue, one.queue)) is not None
-                and self._used[pair.theirs] > self._guaranteed(pair.theirs)
+                and self.guarantees.is_above(pair.theirs)
                 and not self._queues[one.queue].not_reclaimable
             )
         return self._turn_queues[key]
@@ -234,13 +226,13 @@ class EvictionRights:
         if any(group.pending_count < group.missing for group in gang.groups):
             return False
         counts = least
-        for name in reversed(self.way(gang.queue)):
+        for name in reversed(self.guarantees.way(gang.queue)):
             queue = self._queues[name]
             if counts > in_millis(queue.limit).get(GPUS, counts):
                 return False
             counts = max(0, counts - in_millis(queue.kept).get(GPUS, 0))
             # Of what is not listed gangs that are not preemptible take what they want.
-            fixed = self._fixed[name] + least if gang.not_preemptible else 0
+            fixed = self.guarantees.fixed[name] + least if gang.not_preemptible else 0
             if fixed > in_millis(queue.guaranteed).get(GPUS, fixed):
                 return False
         return True
@@ -249,27 +241,12 @@ class EvictionRights:
         """The GPUs that a gang asks for with all its pods, and those of its minimum at least."""
         every = least = 0
         for group in gang.groups:
-            sets = [(self.gpus(s.template), len(s.pods)) for s in group.pod_sets if s.pods]
+            sets = [
+                (self.guarantees.gpus(s.template), len(s.pods)) for s in group.pod_sets if s.pods
+            ]
             every += sum(gpus * pods for gpus, pods in sets)
             least += group.missing * min((gpus for gpus, _ in sets), default=0)
         return _Asked(every, least)
-
-    def lacks(self, queue: str) -> dict[str, int]:
-        """By how much a queue and those above it are below what is guaranteed to them."""
-        left = {q: self._guaranteed(q) - self._used[q] for q in self.way(queue)}
-        return {q: n for q, n in left.items() if n > 0}
-
-    def used(self, queue: str) -> int:
-        """GPUs that run in a queue and below it, in thousandths."""
-        return self._used[queue]
-
-    def way(self, queue: str) -> list[str]:
-        """A queue and those above it, from the root down."""
-        path: list[str] = []
-        while queue in self._queues and queue not in path:
-            path.append(queue)
-            queue = self._queues[queue].parent
-        return path[::-1]
 
     def says_the_same(self, other: EvictionRights) -> bool:
         """Whether the same gangs may reclaim for the same queues."""
@@ -298,7 +275,7 @@ class EvictionRights:
                 gang.priority,
                 queue,
                 has_run(gang, gang.minimum_run_time, self._as_of),
-                young_in(gang, (self._queues[q] for q in self.way(queue)), self._as_of),
+                young_in(gang, (self._queues[q] for q in self.guarantees.way(queue)), self._as_of),
             )
             known = self._classes[id(gang)] = gang, found
         return known[1]
@@ -322,9 +299,7 @@ class EvictionRights:
         """
         over = self._above_limits.get(gang.queue, frozenset())
         sets = (s for group in gang.groups for s in group.pod_sets if s.bound_pods and over)
-        return any(
-            pod_amount(self._policy, s.template, r, self._memory) for s in sets for r in over
-        )
+        return any(self.guarantees.amount(s.template, r) for s in sets for r in over)
 
     def keeps_its_minimum(self, gang: PodGang) -> bool:
         """Whether only the extras of a gang may go: no gang may take all of it yet."""
@@ -364,7 +339,7 @@ class EvictionRights:
             pair is not None
             and pair.mine in winner.reclaims_for
             and pair.theirs not in victim.young_in
-            and self._used[pair.theirs] > self._guaranteed(pair.theirs)
+            and self.guarantees.is_above(pair.theirs)
             and not self._queues[victim.queue].not_reclaimable
         )
 
@@ -386,46 +361,20 @@ class EvictionRights:
         mine, theirs = pair
         if mine not in self._reclaims_for.get(gang.name, ()):
             asked = self.asked(gang).least
-            return GuaranteeLack(mine, self._guaranteed(mine), self._used[mine], asked, False)
-        if self._used[theirs] <= self._guaranteed(theirs):
-            return GuaranteeLack(theirs, self._guaranteed(theirs), self._used[theirs], 0, True)
+            return self._lack(mine, asked)
+        if not self.guarantees.is_above(theirs):
+            return self._lack(theirs, 0, of_victim=True)
         return None
 
-    def _first_that_differ(self, mine: str, theirs: str) -> _Pair | None:
+    def _lack(self, queue: str, asked: int, *, of_victim: bool = False) -> GuaranteeLack:
+        guaranteed, used = self.guarantees.guaranteed(queue), self.guarantees.used[queue]
+        return GuaranteeLack(queue, guaranteed, used, asked, of_victim)
+
+    def _first_that_differ(self, mine: str, theirs: str) -> QueuePair | None:
         """The first two queues that differ on the ways down, where the policy compares any."""
         if self._policy.eviction is not EvictionPolicy.RECLAIM or not (mine and theirs):
             return None
-        for pair in map(_Pair, self.way(mine), self.way(theirs)):
-            if pair.mine != pair.theirs:
-                return pair
-        return None
-
-    def _guaranteed(self, queue: str) -> int:
-        return in_millis(self._queues[queue].guaranteed).get(GPUS, 0)
-
-    def _gpus_by_queue(self, snapshot: Snapshot, *, fixed: bool = False) -> Counter[str]:
-        """GPUs that run in each queue and below it, in thousandths; with `fixed` only those of
-        gangs that are not preemptible.
-        """
-        used: Counter[str] = Counter()
-        if not snapshot.queues:
-            return used
-        for queue in snapshot.queues:
-            for name in self.way(queue.name):
-                own = queue.used_not_preemptible if fixed else queue.used
-                used[name] += in_millis(own).get(GPUS, 0)
-        for gang in snapshot.gangs:
-            if fixed and not gang.not_preemptible:
-                continue
-            sets = [s for group in gang.groups for s in group.pod_sets if s.bound_pods]
-            gpus = sum(self.gpus(s.template) * len(s.bound_pods) for s in sets)
-            for name in self.way(gang.queue) if gpus else ():
-                used[name] += gpus
-        return used
-
-    def gpus(self, template: PodTemplate) -> int:
-        """GPUs that a pod asks for, in thousandths."""
-        return pod_amount(self._policy, template, GPUS, self._memory)
+        return self.guarantees.first_that_differ(mine, theirs)
 
     # --- who shares -----------------------------------------------------------
 

@@ -29,20 +29,20 @@ def with_reclaim_limits(snapshot: Snapshot, policy: Policy, rights: EvictionRigh
     above: dict[str, set[str]] = {}
     for gang in snapshot.gangs:
         if any(group.pending_count for group in gang.groups):
-            for name in rights.way(gang.queue):
+            for name in rights.guarantees.way(gang.queue):
                 above.setdefault(name, set()).add(gang.name)
     free = _WHOLE * _free_gpus(snapshot, policy)
     waiting = {gang.name: gang for gang in snapshot.gangs}
     queues = []
     for queue in snapshot.queues:
         names = above.get(queue.name)
-        if not names or not rights.lacks(queue.name):
+        if not names or not rights.guarantees.lacks(queue.name):
             queues.append(queue)
             continue
         most = max(waiting[name].priority for name in names)
-        lacking = sum(rights.lacks(queue.name).values())
+        lacking = sum(rights.guarantees.lacks(queue.name).values())
         below = sum(_running_gpus(g, rights) for g in snapshot.gangs if g.priority < most)
-        limit = rights.used(queue.name) + lacking + free + below
+        limit = rights.guarantees.used[queue.name] + lacking + free + below
         queues.append(_limited(queue, limit))
     return replace(snapshot, queues=tuple(queues))
 
@@ -58,7 +58,7 @@ def _running_gpus(gang: PodGang, rights: EvictionRights) -> int:
     if gang.not_preemptible:
         return 0
     sets = (s for group in gang.groups for s in group.pod_sets)
-    return sum(rights.gpus(s.template) * len(s.bound_pods) for s in sets)
+    return sum(rights.guarantees.gpus(s.template) * len(s.bound_pods) for s in sets)
 
 
 def _free_gpus(snapshot: Snapshot, policy: Policy) -> int:

@@ -90,7 +90,7 @@ def _asking(snapshot: Snapshot, rights: EvictionRights) -> Iterator[_Asking]:
         reclaims = rights.winner(gang).reclaims_for and rights.takes_turn(gang)
         if reclaims and not is_anew(gang.name):
             least = rights.asked(gang).least
-            lacks = {q: n for q, n in rights.lacks(gang.queue).items() if n >= least}
+            lacks = {q: n for q, n in rights.guarantees.lacks(gang.queue).items() if n >= least}
             yield _Asking(i, gang, least, lacks)
 
 
@@ -164,8 +164,8 @@ def _cut(rights: EvictionRights, group: PodGroup, room: int) -> tuple[PodGroup, 
     sets = list(group.pod_sets)
     missing, left = group.missing, room
     # Pods of the minimum are those that ask for least.
-    for i in sorted(range(len(sets)), key=lambda i: rights.gpus(sets[i].template)):
-        each, pods = rights.gpus(sets[i].template), sets[i].pods
+    for i in sorted(range(len(sets)), key=lambda i: rights.guarantees.gpus(sets[i].template)):
+        each, pods = rights.guarantees.gpus(sets[i].template), sets[i].pods
         least = min(missing, len(pods))
         missing -= least
         extras = len(pods) - least

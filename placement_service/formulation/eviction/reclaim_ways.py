@@ -104,7 +104,7 @@ def rows(
     memory = least_memory(snapshot.columns)
     take = tuple(sum(n * pod_amount(policy, t, GPUS, memory) for t, n in c) for c in contents)
     for queue, together in sorted(mine.items()):
-        left = max(0, rights.lacks(queue)[queue] - by_turns[queue])
+        left = max(0, rights.guarantees.lacks(queue)[queue] - by_turns[queue])
         inside = {c for ask in together for c in ask.classes}
         measure = gcd(left, *(take[c] for c in inside)) or 1
         most = left // measure
