@@ -3,8 +3,9 @@
 Gangs that arrive together are planned together, so a batch stays open for a moment. A gang that got
 no place waits twice as long each time before it is a reason to ask again. But each request asks
 about all gangs that wait, so that a gang of lower priority never overtakes one that happens to be
-backing off. A change that may change the answer ends the wait: a change of the gang itself, or room
-that appeared.
+backing off. Only a gang of which the API server took no binding is left out while it backs off: the
+room that it cannot take is for others. A change that may change the answer ends the wait: a change
+of the gang itself, or room that appeared.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class QueuedGang:
 
     `since` is when it began to wait, and from `due` on it is a reason to ask. `attempts` counts
     those without success since something about the gang changed; the last one was at `tried`, with
-    `freed` as it was then.
+    `freed` as it was then. `refused`: it had a place, and the API server took none of its bindings.
     """
 
     state: GangState
@@ -56,6 +57,7 @@ class QueuedGang:
     attempts: int = 0
     tried: float = -math.inf
     freed: int = -1
+    refused: bool = False
 
 
 Queue = Mapping[Key, QueuedGang]
@@ -87,7 +89,9 @@ def refreshed(
         if queued is None or queued.state.uid != state.uid:
             queued = QueuedGang(state, since=now, due=now)
         elif _differ(queued.state, state):
-            queued = replace(queued, state=state, due=min(queued.due, now), attempts=0)
+            queued = replace(
+                queued, state=state, due=min(queued.due, now), attempts=0, refused=False
+            )
         elif queued.attempts and queued.freed != freed:
             # Not at once: the pods of a node leave it one by one, and in a large cluster pods end
             # all the time. Gangs that were tried often wait longer, up to a limit.
@@ -104,9 +108,33 @@ def tried(queue: Queue, keys: Iterable[Key], *, freed: int, now: float, backoff:
         if (queued := queue.get(key)) is not None:
             attempts = queued.attempts + 1
             result[key] = replace(
-                queued, attempts=attempts, tried=now, freed=freed, due=now + backoff.after(attempts)
+                queued,
+                attempts=attempts,
+                tried=now,
+                freed=freed,
+                due=now + backoff.after(attempts),
+                refused=False,
             )
     return result
+
+
+def refused(queue: Queue, keys: Collection[Key], *, now: float) -> Queue:
+    """The queue after the API server took no binding of these gangs. Others are asked about at
+    once: there is room for them as long as these back off.
+    """
+    if not keys:
+        return queue
+    return {
+        key: replace(queued, refused=True)
+        if key in keys
+        else replace(queued, due=queued.due if queued.refused else min(queued.due, now))
+        for key, queued in queue.items()
+    }
+
+
+def held_back(queue: Queue, *, now: float) -> frozenset[Key]:
+    """The gangs that leave their room to others: refused ones that are not due again."""
+    return frozenset(k for k, queued in queue.items() if queued.refused and queued.due > now)
 
 
 def made_due(queue: Queue, keys: Iterable[Key], *, now: float) -> Queue:

@@ -304,6 +304,7 @@ class Cycle:
                 as_of=self._clocks.wall(),
                 also=self._unscored,
                 kept=self._kept,
+                held_back=batch.held_back(self._queue, now=self._clocks.steady()),
             )
         except InputError as error:
             logger.error("the cluster cannot be read: %s", error)
@@ -432,6 +433,7 @@ class Cycle:
             self._queue, had_turn, freed=view.freed, now=now, backoff=self._options.backoff
         )
         self._queue = batch.made_due(self._queue, self._stale, now=now)
+        self._queue = batch.refused(self._queue, self._history.take_refused(), now=now)
         self._stale.clear()
 
     def _enter(self, step: Step) -> None:

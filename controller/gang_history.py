@@ -30,6 +30,7 @@ class GangHistory:
         self._uids: dict[Key, str] = {}
         self._answers: dict[Key, Notice] = {}
         self._outcomes: dict[Key, Outcome] = {}
+        self._refused: set[Key] = set()
         self._half_since: dict[Key, float] = {}
         self._waiting_since: dict[Key, float] = {}
 
@@ -82,6 +83,14 @@ class GangHistory:
             self._outcomes.setdefault(key, outcome)
         else:
             self._outcomes[key] = outcome
+            if outcome.is_refused:
+                self._refused.add(key)
+
+    def take_refused(self) -> frozenset[Key]:
+        """The gangs of which the API server took no binding since this was asked last."""
+        refused = frozenset(self._refused)
+        self._refused.clear()
+        return refused
 
     def notice(self, state: GangState, queue: Queue, now: float) -> Notice | None:
         """What is to be reported about a gang; None when nothing is known."""

@@ -8,7 +8,7 @@ everything that would be planned wrongly without it, and its gang gets the reaso
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -79,6 +79,7 @@ def build_query(
     as_of: float | None = None,
     also: Iterable[Key] = (),
     kept: Kept = NOTHING_KEPT,
+    held_back: Collection[Key] = (),
 ) -> Query:
     """The request: where the pods of the waiting gangs should go.
 
@@ -86,7 +87,8 @@ def build_query(
     share a base with them. A pod that replaces another one prefers its node. The gangs of `also`
     have no waiting pods; the request asks how well they are placed, as far as it has room for them.
     Waiting counts to `as_of`, in seconds since the epoch. Gangs of `kept` are planned, but not
-    asked about: none of their pods can be bound yet (see `cluster.gangs.gated`).
+    asked about: none of their pods can be bound yet (see `cluster.gangs.gated`). Those `held_back`
+    are not planned, and neither is what is based on them.
     """
     read = _Input.of(view, options.scheduler_name, kept)
     message = read.translated(view, as_of)
@@ -97,7 +99,12 @@ def build_query(
         if _is_ours_to_decide(key := key_of_resource(gang.name), view)
     }
     bases = {key: key_of_resource(gang.base_gang) for key, gang in by_key.items() if gang.base_gang}
-    asked = _asked(queue, by_key, bases, options.most_gangs)
+    able = {
+        key: queued
+        for key, queued in queue.items()
+        if key not in held_back and bases.get(key) not in held_back
+    }
+    asked = _asked(able, by_key, bases, options.most_gangs)
     more = tuple(key for key in also if key in by_key)[: options.most_gangs - len(asked)]
     first = [key for key in kept.first if key in by_key]
     roots = {bases.get(key, key) for key in (*asked, *more, *first)}

@@ -104,6 +104,12 @@ class Outcome:
         return not self.stale and all(one.result is Result.BOUND for one in self.tried)
 
     @property
+    def is_refused(self) -> bool:
+        """Whether the API server took no binding of it, and may not take the same another time."""
+        results = {one.result for one in self.tried}
+        return Result.REFUSED in results and results <= {Result.REFUSED, Result.SKIPPED}
+
+    @property
     def bound(self) -> tuple[Binding, ...]:
         return tuple(one.binding for one in self.tried if one.result is Result.BOUND)
 
