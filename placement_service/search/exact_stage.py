@@ -32,9 +32,10 @@ def settle_exact(state: State) -> None:
         value and not goal.tier.provable
         for goal, value in zip(state.goals, state.worth.values, strict=True)
     )
+    if not gangs or (state.proven and not polish):
+        return
     size = size_of(problem, gangs, everywhere)
-    most = p.exact_polish_variables if state.proven else p.exact_variables
-    if not gangs or (state.proven and not polish) or size > most:
+    if size > (p.exact_polish_variables if state.proven else p.exact_variables):
         return
     state.phase = "exact"
     # What takes half of the time to build is not solved in the other half.

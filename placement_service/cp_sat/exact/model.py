@@ -180,11 +180,19 @@ class ExactModel:
 def size_of(problem: Problem, gangs: Sequence[Gang], nodes: Ints) -> int:
     """About how many variables a model would have: demands times kinds of nodes."""
     levels = {*problem.scope_levels, *(rule.level for rule in problem.rules)}
-    columns = [problem.levels[i].place_of[nodes] for i in sorted(levels)]
-    columns += list(problem.free[nodes].T)
-    classes = np.array(sorted({d.pod_class for g in gangs for d in g.demands}), dtype=np.int64)
-    columns += list(np.packbits(problem.eligible[np.ix_(classes, nodes)], axis=0))
+    # A node is of a kind of its own where some pods can only be at home. There are so many of them
+    # where gangs run that to compare all would take longer than the search.
+    home_of = {g.demands[h.demand].pod_class: h.node for g in gangs for h in g.home}
+    lone = {s for s in home_of if np.count_nonzero(problem.eligible[s]) == 1}
+    alone = np.isin(nodes, [home_of[s] for s in lone])
+    others = {d.pod_class for g in gangs for d in g.demands} - lone
+    classes = np.array(sorted(others), dtype=np.int64)
+    rest = nodes[~alone]
+    columns = [problem.levels[i].place_of[rest] for i in sorted(levels)]
+    columns += list(problem.free[rest].T)
+    columns += list(np.packbits(problem.eligible[np.ix_(classes, rest)], axis=0))
     kinds = np.unique(np.stack(columns, axis=1), axis=0) if columns else ()
+    count = int(alone.sum()) + len(kinds)
     # A pod that stays at home or goes has one node to choose from.
     fixed = sum(len(g.home) for g in gangs if not g.keeps)
-    return len(kinds) * (sum(len(g.demands) for g in gangs) - fixed) + fixed
+    return count * (sum(len(g.demands) for g in gangs) - fixed) + fixed

@@ -12,7 +12,7 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.exact.model import ExactModel, size_of
 from placement_service.cp_sat.subproblem import Subproblem
 from placement_service.entities.deadline import OutOfTime
-from placement_service.entities.request import Policy
+from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
@@ -22,6 +22,8 @@ from placement_service.search.exact_stage import settle_exact
 from placement_service.search.incumbent import State
 from tests.avoiding import avoiding
 from tests.scenario import Group, Scenario, spread
+from tests.service.evictions import PREEMPT, running, urgent
+from tests.service.questions import node
 from tests.waiting import LONG
 
 FOUR = "r1: x1=8 x2=8 x3=8 x4=8"
@@ -72,6 +74,18 @@ def test_rules_and_what_pods_avoid_tell_nodes_apart(
     demands = sum(len(g.demands) for g in problem.gangs)
     assert size_of(problem, problem.gangs, np.arange(4)) == kinds * demands
     assert len(model_of(problem, LONG + time.monotonic()).variables.classes) == kinds
+
+
+def test_what_can_only_be_at_home_tells_its_node_apart() -> None:
+    """Two nodes with as much in use, and two that are free."""
+    gangs = (running("a", "n0"), running("b", "n1"), urgent())
+    nodes = tuple(node(f"n{i}", used=4 if i < 2 else 0) for i in range(4))
+    problem = formulate(Snapshot(nodes, gangs), PREEMPT)
+    at_home = sum(len(g.home) for g in problem.gangs)
+    assert at_home == 2
+    kinds = {(0, 1, 2, 3): 3, (2, 3): 1, (1, 2): 2}
+    for some, count in kinds.items():
+        assert size_of(problem, problem.gangs, np.array(some)) == count + at_home
 
 
 def test_a_model_is_not_built_when_its_time_is_up() -> None:
