@@ -56,6 +56,28 @@ def test_what_fails_in_the_same_way_is_told_once() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("results", "refused"),
+    [
+        ([Result.REFUSED, Result.REFUSED], True),
+        ([Result.REFUSED, Result.SKIPPED], True),
+        ([Result.REFUSED, Result.BOUND], False),
+        ([Result.REFUSED, Result.CONFLICT], False),
+        ([Result.REFUSED, Result.UNKNOWN], False),
+        ([Result.SKIPPED, Result.SKIPPED], False),
+        ([], False),
+    ],
+)
+def test_a_gang_is_refused_where_all_that_is_known_is_a_refusal(
+    results: list[Result], refused: bool
+) -> None:
+    tried = tuple(
+        BindAttempt(Binding(("ml", f"a{i}"), f"a{i}", "n"), result)
+        for i, result in enumerate(results)
+    )
+    assert Outcome(GangPlan(("ml", "g"), ()), tried).is_refused == refused
+
+
 @pytest.fixture
 def cache() -> ClusterCache:
     cache = ClusterCache(OURS)
