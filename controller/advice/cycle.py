@@ -19,6 +19,7 @@ from controller.advice.objects import ObjectCache, Objects
 from controller.advice.request import AdviceRequest, Room, build_request, is_awaited
 from controller.asking.inquiry import Inquiry
 from controller.asking.request import Query
+from controller.batch import Backoff
 from controller.binding.apply import GangPlan, plans
 from controller.binding.device_notes import DeviceNotes, Notes
 from controller.cluster.gang_state import Key, key_of_resource
@@ -256,7 +257,7 @@ class AdviceCycle:
             if has_room:
                 wait = quick
             elif one in self._overtaken:
-                wait = min(wait, quick * 2 ** min(self._failures[one] - 1, 60))
+                wait = Backoff(quick, wait).after(self._failures[one])
             if asked_at is not None and now - asked_at >= wait:
                 return True
         return False
