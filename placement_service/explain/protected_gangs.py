@@ -139,7 +139,7 @@ class ProtectedGangs:
             extras = sum(max(0, g.running_count - g.min_replicas) for g in groups)
             count = min(extras, *budgets)
             if count > 0:
-                found.append(self._rooms.of_some(index, count))
+                found.append(self._rooms.of(index, count))
         return found
 
     def _in_the_way(self, gang: Gang, given: Sequence[int], protected: Sequence[int]) -> list[int]:

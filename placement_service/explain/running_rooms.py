@@ -46,21 +46,18 @@ class RunningRooms:
             over |= asked.columns.free(resource) < 0
         #: Nodes that hold more than they have: a pod that goes leaves less room there than it had.
         self._overbooked = over
-        self._known: dict[int, Room] = {}
+        self._known: dict[tuple[int, int | None], Room] = {}
 
-    def of(self, index: int) -> Room:
-        """What a gang that stays holds in every column that others could use."""
-        if index not in self._known:
-            self._known[index] = self._room(index)
-        return self._known[index]
-
-    def of_some(self, index: int, most: int) -> Room:
-        """The same of so many units of each demand on each node, where the problem could let the
-        gang go.
+    def of(self, index: int, most: int | None = None) -> Room:
+        """What a gang that stays holds in every column that others could use; with `most` so many
+        units of each demand on each node, where the problem could let the gang go.
         """
-        return self._room(index, most)
+        key = index, most
+        if key not in self._known:
+            self._known[key] = self._room(index, most)
+        return self._known[key]
 
-    def _room(self, index: int, most: int | None = None) -> Room:
+    def _room(self, index: int, most: int | None) -> Room:
         nodes = self._asked.columns
         held: dict[int, Ints] = {}
         for d, node, count in self._problem.gangs[index].home:

@@ -112,7 +112,6 @@ class EvictionRights:
     ) -> None:
         self._policy, self._each_alone = policy, each_alone
         self._as_of = snapshot.as_of
-        self._queues = {queue.name: queue for queue in snapshot.queues}
         self.guarantees = QueueGuarantees(snapshot, policy)
         moves = policy.eviction is EvictionPolicy.REPACK
         self._above_limits = above_limits(snapshot, policy) if moves else {}
@@ -215,7 +214,7 @@ class EvictionRights:
                 if not (preempts and gang.priority > one.priority and one.may_be_preempted)
                 and (pair := self._first_that_differ(gang.queue, one.queue)) is not None
                 and self.guarantees.is_above(pair.theirs)
-                and not self._queues[one.queue].not_reclaimable
+                and not self.guarantees.queues[one.queue].not_reclaimable
             )
         return self._turn_queues[key]
 
@@ -227,7 +226,7 @@ class EvictionRights:
             return False
         counts = least
         for name in reversed(self.guarantees.way(gang.queue)):
-            queue = self._queues[name]
+            queue = self.guarantees.queues[name]
             if counts > in_millis(queue.limit).get(GPUS, counts):
                 return False
             counts = max(0, counts - in_millis(queue.kept).get(GPUS, 0))
@@ -271,11 +270,12 @@ class EvictionRights:
         known = self._classes.get(id(gang))
         if known is None:
             queue = gang.queue if self._policy.eviction is EvictionPolicy.RECLAIM else ""
+            way = [self.guarantees.queues[name] for name in self.guarantees.way(queue)]
             found = Victim(
                 gang.priority,
                 queue,
                 has_run(gang, gang.minimum_run_time, self._as_of),
-                young_in(gang, (self._queues[q] for q in self.guarantees.way(queue)), self._as_of),
+                young_in(gang, way, self._as_of),
             )
             known = self._classes[id(gang)] = gang, found
         return known[1]
@@ -340,13 +340,13 @@ class EvictionRights:
             and pair.mine in winner.reclaims_for
             and pair.theirs not in victim.young_in
             and self.guarantees.is_above(pair.theirs)
-            and not self._queues[victim.queue].not_reclaimable
+            and not self.guarantees.queues[victim.queue].not_reclaimable
         )
 
     def is_withheld(self, gang: PodGang, victim: PodGang) -> bool:
         """Whether a gang could only reclaim from a running one whose queue is not reclaimable."""
         differ = self._first_that_differ(gang.queue, victim.queue) is not None
-        return differ and self._queues[victim.queue].not_reclaimable
+        return differ and self.guarantees.queues[victim.queue].not_reclaimable
 
     def is_young(self, gang: PodGang, victim: PodGang) -> bool:
         """Whether a running gang is safe from reclaim by a gang, because of its run time."""

@@ -25,12 +25,12 @@ class QueueGuarantees:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._policy = policy
-        self._queues = {queue.name: queue for queue in snapshot.queues}
+        self.queues = {queue.name: queue for queue in snapshot.queues}
         self._memory = least_memory(snapshot.columns) if snapshot.queues else 0
         self._ways: dict[str, tuple[str, ...]] = {}
         self._pairs: dict[QueuePair, QueuePair | None] = {}
         self._guaranteed = {
-            name: in_millis(queue.guaranteed).get(GPUS, 0) for name, queue in self._queues.items()
+            name: in_millis(queue.guaranteed).get(GPUS, 0) for name, queue in self.queues.items()
         }
         #: GPUs that run in each queue and below it.
         self.used = self._gpus_by_queue(snapshot)
@@ -42,9 +42,9 @@ class QueueGuarantees:
         if queue not in self._ways:
             path: list[str] = []
             name = queue
-            while name in self._queues and name not in path:
+            while name in self.queues and name not in path:
                 path.append(name)
-                name = self._queues[name].parent
+                name = self.queues[name].parent
             self._ways[queue] = tuple(path[::-1])
         return self._ways[queue]
 
